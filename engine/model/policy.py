@@ -136,8 +136,10 @@ class Policy:
             raise UserError("policy: inherit and rule must be texts and thresholds a list")
         if not all(isinstance(value, int | float) and not isinstance(value, bool) for value in thresholds):
             raise UserError("policy: thresholds must be numbers")
-        name, window = parse_inherit(inherit)
-        return cls(name, window, rule, check_thresholds([float(value) for value in thresholds], levels))
+        if any(abs(value) > 1e30 for value in thresholds):
+            raise UserError("policy: a threshold is out of range")
+        name, window = parse_inherit(inherit[:80])
+        return cls(name, window, rule[:80], check_thresholds([float(value) for value in thresholds], levels))
 
 
 def default_policy(levels: int) -> Policy:
