@@ -2,5 +2,5 @@
 include(CheckLanguage)
 check_language(C)
 if(NOT CMAKE_C_COMPILER)
-  message(FATAL_ERROR "cybtui needs a C compiler (C11): install gcc or clang, for example `apt install gcc`, then install cybtui again.")
+  message(FATAL_ERROR " cybtui needs a C compiler: install gcc or clang (on Debian `apt install gcc`), then install cybtui again.")
 endif()
