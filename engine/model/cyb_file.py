@@ -130,6 +130,8 @@ class CybFile:
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
         where = self.where = str(path)
+        if "\0" in where:
+            raise UserError(f"{where!r}: a file name has no null byte")
         try:
             if not stat.S_ISREG(os.stat(path).st_mode):
                 raise UserError(f"{where}: not a regular file: name a .cyb model file")
