@@ -6,6 +6,7 @@ Exit status: 0 done, 1 the work failed or an input is bad, 2 wrong usage, 130 in
 from __future__ import annotations
 
 import argparse
+import errno
 import importlib
 import os
 import sys
@@ -15,6 +16,7 @@ from types import ModuleType
 from cybtui.commands import console
 from engine.errors import INTERNAL, NativeError, UserError
 
+ENVIRONMENT = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, errno.ENOMEM, errno.EMFILE)
 COMMANDS = {
     "run": "the same runtime without a screen",
     "compile": "compile a graph into a model file",
@@ -93,6 +95,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         if isinstance(error, NativeError) and error.status != INTERNAL:
             _tell(error.text)
+        elif isinstance(error, OSError) and error.errno in ENVIRONMENT:
+            _tell(f"{error.filename or 'standard output'}: {error.strerror}")
         else:
             _tell(_crash_message(error, words))
         return 1
