@@ -34,6 +34,11 @@ def this_machine() -> Machine:
     return Machine(platform.system(), platform.machine(), _processor(), _cores(), total, available)
 
 
+def memory_available() -> int:
+    """Bytes of memory that can be had without pushing others out; 0 where unknown."""
+    return _memory()[1]
+
+
 def _read(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8", errors="replace")

@@ -14,7 +14,7 @@ from engine.errors import UserError
 from engine.model.cyb_metadata import packed_bytes
 from engine.model.model import Model
 from engine.model.policy import Policy, default_policy
-from engine.native_library import ffi
+from engine.native_library import ffi, lib
 from tests.engine.packing import pack, unpack
 from tests.engine.random_model import random_model
 
@@ -106,9 +106,29 @@ def test_instruction_sets() -> None:
         native.isa_number("mmx")
 
 
-def test_mutations_have_names() -> None:
-    native_numbers = [name for name in dir(ffi) if name.startswith("CYB_MUTATE")]
-    assert native_numbers == []
+def test_numbers_are_those_of_the_header() -> None:
+    for index, name in enumerate(native.MUTATIONS):
+        assert getattr(lib, f"CYB_MUTATE_{name.upper()}") == index
+    for name in (
+        "PAGE_POSITIONS",
+        "QUANT_GROUP",
+        "PANEL_ROWS",
+        "VOCAB_TILE",
+        "CANDIDATES",
+        "GAIN_FEATURES",
+        "LEVELS_MAX",
+        "Q8",
+    ):
+        assert getattr(lib, f"CYB_{name}") == getattr(native, name)
+    for name in ("INVALID_ARGUMENT", "OUT_OF_MEMORY", "POOL_FULL", "NOT_FOUND", "BAD_STATE", "UNSUPPORTED", "INTERNAL"):
+        assert getattr(lib, f"CYB_{name}") == getattr(native, name)
+    assert len(native.EVENT_KINDS) - 1 == lib.CYB_EVENT_REFUSED
+    assert lib.CYB_AGENT_PREEMPTED == native.STATE_PREEMPTED
+    assert len(native.WEIGHT_NAMES) == lib.CYB_W_COUNT
+    assert [native.WEIGHT_NAMES.index(name) for name in ("q", "o", "down")] == [lib.CYB_W_Q, lib.CYB_W_O, lib.CYB_W_DOWN]
+
+
+def test_mutations_that_are_not_known() -> None:
     with pytest.raises(UserError, match="merge_order"):
         native.mutate("nonsense")
 
