@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +28,7 @@ class Cybergraph:
     neuron: NDArray[np.int32] | None = None  # (n,) index into neurons
     source_name: str = ""
     notices: tuple[str, ...] = field(default=())  # what a reader could not use, for people
+    names: tuple[tuple[str, ...], ...] = ()  # all names of each particle (synonyms, aliases); () = the label alone
 
     def __post_init__(self) -> None:
         if self.links.ndim != 2 or self.links.shape[1] != 3:
@@ -51,7 +52,7 @@ class Cybergraph:
         """The same particles and semcons with other links (weights default to 1)."""
         if weights is None:
             weights = np.ones(len(links), np.float32)
-        return Cybergraph(self.particles, self.semcons, self.inverse, links, weights, source_name=self.source_name)
+        return replace(self, links=links, weights=weights, neurons=(), neuron=None)
 
 
 def both_directions(links: NDArray[np.int64], inverse: NDArray[np.int64]) -> NDArray[np.int64]:

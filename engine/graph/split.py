@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -52,5 +54,12 @@ def induced(graph: Cybergraph, keep: NDArray[np.int64]) -> Cybergraph:
     links = graph.links.copy()
     links[:, 0], links[:, 2] = number[links[:, 0]], number[links[:, 2]]
     inside = (links[:, 0] >= 0) & (links[:, 2] >= 0)
-    particles = tuple(graph.particles[i] for i in keep)
-    return Cybergraph(particles, graph.semcons, graph.inverse, links[inside], graph.weights[inside], source_name=graph.source_name)
+    return replace(
+        graph,
+        particles=tuple(graph.particles[i] for i in keep),
+        names=tuple(graph.names[i] for i in keep) if graph.names else (),
+        links=links[inside],
+        weights=graph.weights[inside],
+        neurons=(),
+        neuron=None,
+    )

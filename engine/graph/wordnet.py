@@ -85,6 +85,7 @@ def read_wordnet(folder: Path) -> Cybergraph:
         semcons.append(back_label)
     number_of: dict[tuple[str, int], int] = {}
     labels: list[str] = []
+    names: list[tuple[str, ...]] = []
     pointers: list[tuple[str, int, str, str, int]] = []
     for part, letter in PARTS:
         path = folder / f"data.{part}"
@@ -96,6 +97,7 @@ def read_wordnet(folder: Path) -> Cybergraph:
                 labels.append(f"{word}.{kind}.{senses.get((word, letter, offset), 1):02d}")
                 number_of[letter, offset] = len(labels) - 1
                 at = 4 + 2 * words
+                names.append(tuple(name.split("(")[0] for name in fields[4:at:2]))
                 for pointer in range(int(fields[at])):
                     symbol, target, target_part = fields[at + 1 + 4 * pointer : at + 4 + 4 * pointer]
                     pointers.append((letter, offset, symbol, "a" if target_part == "s" else target_part, int(target)))
@@ -115,7 +117,14 @@ def read_wordnet(folder: Path) -> Cybergraph:
     stored = stored[stored[:, 0] != stored[:, 2]]
     notices = (f"{unknown} pointers name a relation or synset that is not there",) if unknown else ()
     return Cybergraph(
-        tuple(_unique(labels)), tuple(semcons), table, stored, np.ones(len(stored), np.float32), source_name="WordNet 3.0", notices=notices
+        tuple(_unique(labels)),
+        tuple(semcons),
+        table,
+        stored,
+        np.ones(len(stored), np.float32),
+        source_name="WordNet 3.0",
+        notices=notices,
+        names=tuple(names),
     )
 
 
