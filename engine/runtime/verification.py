@@ -1,0 +1,208 @@
+"""From evidence to a probability that a proposed link is true.
+
+Evidence: what the deepest level says about the link and about its inverse reading, paths of at most three links in the visible
+graph, whether things like the source and the target play these roles, how many agents came to it by themselves, and what the
+operator has decided about the same semcon. A logistic combines them; its coefficients are data. The links hidden from training
+are no part of it: they only measure what comes out.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from engine.runtime.context_layers import ContextLayers
+from engine.runtime.proposals import Entry
+from engine.runtime.world import World
+
+if TYPE_CHECKING:
+    from engine.native import Engine
+
+FEATURES = (
+    "constant",
+    "forward log-odds",  # ln p/(1-p) of target given (source, semcon), known targets' mass taken out, in ±LOG_ODDS_LIMIT
+    "inverse log-odds",  # the same of source given (target, inverse semcon)
+    "forward rank",  # 1 / rank among particles, known targets left out
+    "inverse rank",
+    "paths of 2",  # ln(1 + number)
+    "paths of 3",
+    "source role",  # share of particles like the source that play this role
+    "target role",
+    "agreement",  # ln of the number of agents that walked the link
+    "operator",  # ln (1+accepted)/(1+rejected) of the operator's decisions on this semcon
+)
+LOG_ODDS_LIMIT = 8.0
+KNOWN_TARGETS = 16  # at most so many known targets have their mass taken out of a query
+NODES_PER_STEP = 32
+REJECT_BELOW = 0.05  # live, so little is not worth the operator's time
+
+
+@dataclass(frozen=True)
+class Logistic:
+    """probability = 1 / (1 + exp(-coefficients · features)), in the order of FEATURES."""
+
+    coefficients: tuple[float, ...]
+    calibrated: bool
+    provenance: str
+
+    def __post_init__(self) -> None:
+        if len(self.coefficients) != len(FEATURES):
+            raise ValueError(f"{len(FEATURES)} coefficients are needed, one for each of {', '.join(FEATURES)}")
+
+    def probability(self, features: Sequence[float]) -> float:
+        """Of one link, in (0, 1)."""
+        score = math.fsum(weight * value for weight, value in zip(self.coefficients, features, strict=True))
+        return 1 / (1 + math.exp(-score)) if score >= 0 else math.exp(score) / (1 + math.exp(score))
+
+    def to_json(self) -> dict[str, object]:
+        """For sessions and ledgers."""
+        named = dict(zip(FEATURES, self.coefficients, strict=True))
+        return {"coefficients": named, "calibrated": self.calibrated, "provenance": self.provenance}
+
+
+UNCALIBRATED = Logistic(
+    (-0.6, 0.45, 0.25, 0.6, 0.6, 0.15, 0.05, 0.5, 0.5, 0.3, 0.5),
+    calibrated=False,
+    provenance="set by hand: both readings weigh most; not fitted to data, so read it as an order, not as a frequency",
+)
+
+
+def _known(world: World, source: int, semcon: int, target: int) -> list[int]:
+    return [other for other in world.targets(source, semcon, KNOWN_TARGETS + 1) if other != target][:KNOWN_TARGETS]
+
+
+def _log_odds(log_probabilities: NDArray[np.float32]) -> float:
+    """Of the first, once the mass of the others is taken out of the distribution."""
+    values = np.exp(np.asarray(log_probabilities, np.float64))
+    rest = max(1e-9, 1 - float(values[1:].sum()))
+    share = min(float(values[0]) / rest, 1.0)
+    if share >= 1:
+        return LOG_ODDS_LIMIT
+    return float(np.clip(math.log(max(share, 1e-9)) - math.log1p(-share), -LOG_ODDS_LIMIT, LOG_ODDS_LIMIT))
+
+
+def paths(world: World, source: int, target: int) -> tuple[int, int, tuple[int, ...]]:
+    """Paths of two and of three links between two particles (over at most NODES_PER_STEP neighbours a step), and the first found."""
+    near_source, near_target = world.neighbours(source), world.neighbours(target)
+    two = [node for node in near_source if node in near_target and node not in (source, target)]
+    three, first_three = 0, ()
+    for node in list(near_source)[:NODES_PER_STEP]:
+        if node == target:
+            continue
+        for other in list(world.neighbours(node))[:NODES_PER_STEP]:
+            if other in near_target and other not in (source, target):
+                three += 1
+                first_three = first_three or (source, node, other, target)
+    return len(two), three, (source, two[0], target) if two else first_three
+
+
+class Verifier:
+    """Scores the new proposals of a tick in one native call, at the deepest level, under the neutral context."""
+
+    def __init__(self, engine: Engine, world: World, layers: ContextLayers, logistic: Logistic = UNCALIBRATED) -> None:
+        self.engine = engine
+        self.world = world
+        self.layers = layers
+        self.logistic = logistic
+        self.operator: dict[int, list[int]] = {}  # semcon → the operator's [accepted, rejected]
+        self.tokens = 0
+
+    def features(self, entries: Sequence[Entry], policies: Sequence[object] = ()) -> list[tuple[float, ...]]:
+        """Features of each entry, in the order of FEATURES; fills ``entry.path``."""
+        if not entries:
+            return []
+        world = self.world
+        personal = self.layers.personal(())
+        queries: list[list[int]] = []
+        targets: list[list[int]] = []
+        for entry in entries:
+            for source, semcon, target in (
+                (entry.source, entry.semcon, entry.target),
+                (entry.target, int(world.inverse[entry.semcon]), entry.source),
+            ):
+                queries.append([*personal, source, world.particles + semcon])
+                targets.append([target, *_known(world, source, semcon, target)])
+        levels = self.engine.levels
+        from engine.model.policy import default_policy
+
+        result = self.engine.score(
+            queries,
+            default_policy(levels).pinned(levels),
+            context=self.layers.neutral,
+            personal=len(personal),
+            targets=targets,
+            filters=[row[1:] for row in targets],
+            candidates=world.particles,
+            purpose=0,
+        )
+        self.tokens += sum(map(len, queries))
+        assert result.target_logprob is not None and result.target_rank is not None
+        offsets = np.concatenate([[0], np.cumsum([len(row) for row in targets])])
+        ends = np.array([(entry.source, entry.target) for entry in entries], np.int64)
+        semcons = np.array([entry.semcon for entry in entries], np.int64)
+        rows = np.arange(len(entries))
+        source_role = world.expectation(ends[:, 0])[rows, semcons]
+        target_role = world.expectation(ends[:, 1])[rows, world.inverse[semcons]]
+        features = []
+        for number, entry in enumerate(entries):
+            odds, ranks = [], []
+            for query in (2 * number, 2 * number + 1):
+                low, high = offsets[query], offsets[query + 1]
+                odds.append(_log_odds(result.target_logprob[low:high]))
+                ranks.append(1 / max(1.0, float(result.target_rank[low])))
+            two, three, entry.path = paths(world, entry.source, entry.target)
+            accepted, rejected = self.operator.get(min(entry.semcon, int(world.inverse[entry.semcon])), (0, 0))
+            features.append((
+                1.0, odds[0], odds[1], ranks[0], ranks[1], math.log1p(two), math.log1p(three),
+                float(source_role[number]), float(target_role[number]),
+                math.log(max(1, len(entry.agents))), math.log((1 + accepted) / (1 + rejected)),
+            ))  # fmt: skip
+        return features
+
+    def agreed(self, entry: Entry) -> tuple[float, tuple[float, ...]]:
+        """Probability and features once another agent has walked the same link."""
+        features = list(entry.features)
+        features[FEATURES.index("agreement")] = math.log(max(1, len(entry.agents)))
+        return self.logistic.probability(features), tuple(features)
+
+    def learn(self, semcon: int, accepted: bool, amount: int = 1) -> None:
+        """Counts a decision of the operator on a semcon, whichever way it is read; ``amount`` -1 takes one back."""
+        counts = self.operator.setdefault(min(semcon, int(self.world.inverse[semcon])), [0, 0])
+        counts[0 if accepted else 1] += amount
+
+
+def evidence_text(world: World, label: object, entry: Entry, logistic: Logistic) -> tuple[tuple[str, str], ...]:
+    """The evidence for people: (kind, text) pairs. ``label`` turns a token id into text."""
+    assert callable(label)
+    if not entry.features:
+        return ()
+    value = dict(zip(FEATURES, entry.features, strict=True))
+
+    def probability(odds: float) -> str:
+        return f"{100 / (1 + math.exp(-odds)):.1f} %"
+
+    def rank(inverse: float) -> str:
+        return f"rank {round(1 / inverse) if inverse > 0 else world.particles:,} of {world.particles:,}"
+
+    lines = [
+        ("deepest level", f"{probability(value['forward log-odds'])}, {rank(value['forward rank'])}"),
+        ("inverse reading", f"{probability(value['inverse log-odds'])}, {rank(value['inverse rank'])}"),
+    ]
+    if entry.path:
+        words = [label(entry.path[0])]
+        for here, there in zip(entry.path, entry.path[1:], strict=False):
+            semcon = world.neighbours(here).get(there)
+            words.append(f" —{label(world.particles + semcon) if semcon is not None else '?'}→ {label(there)}")
+        lines.append(("path", "".join(words)))
+        two, three = round(math.expm1(value["paths of 2"])), round(math.expm1(value["paths of 3"]))
+        lines.append(("paths", f"{two} of two links, {three} of three"))
+    lines.append(("roles", f"source {value['source role']:.0%}, target {value['target role']:.0%} of their like"))
+    if len(entry.agents) > 1:
+        lines.append(("agreement", f"{len(entry.agents)} agents"))
+    lines.append(("probability", "calibrated" if logistic.calibrated else "uncalibrated"))
+    return tuple(lines)
