@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import errno
 import importlib
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -75,15 +76,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command line and returns its exit status (wrong usage and --help leave through SystemExit, as argparse does)."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in words
+    _forgive_encodings()
     try:
         status = _dispatch(words)
-        sys.stdout.flush()
+        _flush()
         return status
     except KeyboardInterrupt:
         _tell("interrupted")
         return 130
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.__stdout__.fileno() if sys.__stdout__ else 1)
         return 1
     except UserError as error:
         if debug:
@@ -107,10 +109,22 @@ def _dispatch(words: list[str]) -> int:
     try:
         args = parser.parse_args(words)
     except SystemExit:
-        sys.stdout.flush()
+        _flush()
         raise
     command = modules[args.command] if args.command else console
     return int(command.run(args) or 0)
+
+
+def _forgive_encodings() -> None:
+    """Characters that the locale cannot show are replaced, never a reason to fail."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
+
+
+def _flush() -> None:
+    if sys.stdout is not None:
+        sys.stdout.flush()
 
 
 def _tell(message: str) -> None:

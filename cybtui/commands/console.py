@@ -41,7 +41,7 @@ def natural(text: str) -> int:
 def check_terminal() -> None:
     """Raises UserError where no full-screen interface can run."""
     headless = "without a screen, use the same runtime as `cybtui run` (see `cybtui run --help`)"
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+    if not all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout)):
         raise UserError(f"the console needs a terminal, and standard input or output is not one; {headless}")
     if os.environ.get("TERM", "") in ("", "dumb", "unknown"):
         term = os.environ.get("TERM", "")

@@ -142,6 +142,21 @@ def test_closed_pipe_is_quiet() -> None:
     assert done.stderr == ""
 
 
+def test_closed_streams() -> None:
+    command = f"{sys.executable} -m cybtui --version >&-; {sys.executable} -m cybtui <&- >&-; echo $?"
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=60, cwd=ROOT, check=False)
+    assert done.stdout == "1\n"
+    assert done.stderr.startswith("cybtui: the console needs a terminal")
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_locale_that_cannot_show_it() -> None:
+    done = cybtui("doctor", "--model", "näme⁻¹", environment={"PYTHONIOENCODING": "ascii"})
+    assert done.returncode == 1
+    assert "n?me" in done.stdout
+    assert "Traceback" not in done.stderr
+
+
 CRASHING = """
 import sys, time
 from types import ModuleType
