@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -77,6 +78,7 @@ class Population:
         self.prompt: dict[int, list[int]] = {}
         self.steering: dict[int, tuple[int, ...]] = {}  # slot → particles the operator named
         self.steering_domain: dict[int, NDArray[np.int64]] = {}
+        self._stores: tuple[dict[int, Any], ...] = (self.personal, self.prompt, self.steering, self.steering_domain)
         self.slot_of: dict[int, int] = {}
         self.next_id = 1
         self.revision = 0  # grows when agents come or go
@@ -104,17 +106,17 @@ class Population:
         for name, _, _ in self.FIELDS:
             if name not in kept:
                 getattr(self, name)[slot] = getattr(self, name)[origin]
-        for store in (self.personal, self.prompt, self.steering, self.steering_domain):
+        for store in self._stores:
             if origin in store:
-                store[slot] = store[origin]  # type: ignore[index]
+                store[slot] = store[origin]
 
     def remove(self, slot: int) -> None:
         """Empties a row."""
         del self.slot_of[int(self.id[slot])]
         self.live[slot] = False
         self.needs_episode[slot] = False
-        for store in (self.personal, self.prompt, self.steering, self.steering_domain):
-            store.pop(slot, None)  # type: ignore[attr-defined]
+        for store in self._stores:
+            store.pop(slot, None)
         self.revision += 1
 
     @property

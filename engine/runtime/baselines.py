@@ -1,8 +1,9 @@
 """What simple rankings of all pairs would find with as many proposals: Adamic–Adar, the embedding, a random walk.
 
-Each ranks unlinked pairs of the visible graph and names no semcon; a pair counts as found when any hidden link joins it, which is
-generous to them. Costs are bounded: hubs beyond HUB_LINKS give no Adamic–Adar pairs, the embedding ranks the EMBEDDED particles
-of most focus by the cosine of the router's columns, and the walk is estimated from WALKS walks of two and three steps a particle.
+Each ranks unlinked pairs of the visible graph and names no semcon; a pair counts as found when any hidden link joins it, which
+is generous to them. Costs are bounded: hubs beyond HUB_LINKS give no Adamic–Adar pairs, the embedding ranks the EMBEDDED
+particles of most focus by the cosine of the router's columns, and the walk is estimated from WALKS walks of two and three steps
+from each particle.
 """
 
 from __future__ import annotations
@@ -84,7 +85,7 @@ def _best(keys: NDArray[np.int64], scores: NDArray[np.floating], linked: NDArray
 
 def _sum_by_key(keys: NDArray[np.int64], values: NDArray[np.floating]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     unique, number = np.unique(keys, return_inverse=True)
-    return unique, np.bincount(number.reshape(-1), weights=values, minlength=len(unique))
+    return unique, np.bincount(number.reshape(-1), weights=values, minlength=len(unique)).astype(np.float64)
 
 
 def adamic_adar(

@@ -1,6 +1,6 @@
 """Walks: how tokens become claims, and where the next walk starts (observe → infer → propose of design §8).
 
-A walk alternates particle and semcon. Each completed particle, semcon, particle is a claim where the graph does not hold it yet.
+A walk alternates particle and semcon. Each completed particle, semcon, particle is a claim where the graph does not hold it.
 Everything here is vectorised over the agents of a tick and depends on (seed, agent, episode) and the visit counts only.
 """
 

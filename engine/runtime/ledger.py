@@ -1,7 +1,7 @@
 """The ledger: what was claimed, on what evidence, by whom, and what became of it. Append-only.
 
-A line is a JSON object whose last key ``crc`` is the CRC-32 (8 hex digits) of the line up to that key. ``sequence`` counts from 0
-without gaps. Reading stops at the first line that is torn, changed or out of sequence; opening for append cuts that tail off
+A line is a JSON object whose last key ``crc`` is the CRC-32 (8 hex digits) of the line up to that key. ``sequence`` counts from
+0 without gaps. Reading stops at the first line that is torn, changed or out of sequence; opening for append cuts that tail off
 (kept beside the file as ``.torn``), so that nothing after a crash is ever read as if it were whole.
 """
 
@@ -109,7 +109,9 @@ class Ledger:
         self._stream = stream
 
     def _fail(self, error: OSError) -> None:
-        self.warning = f"the ledger {self.path} cannot be written ({error.strerror or error}): decisions are kept in memory only"
+        self.warning = (
+            f"the ledger {self.path} cannot be written ({error.strerror or error}): decisions are kept in memory only"
+        )
         with contextlib.suppress(OSError):
             if self._stream is not None:
                 self._stream.close()

@@ -150,9 +150,7 @@ class Runtime:
             resumed = len(self._state[0]["agents"]) if self._state else 0
             seed = self._state[0]["seed"] if self._state else self.settings.seed
             capacity = max(CAPACITY, 2 * self.settings.agents, 2 * resumed)
-            config = engine_config(
-                self.model, capacity, seed, self.settings.threads, low_priority=True, step_rows=STEP_ROWS
-            )
+            config = engine_config(self.model, capacity, seed, self.settings.threads, low_priority=True, step_rows=STEP_ROWS)
             engine = self._make_engine(self.model, config)
             self._work(engine, seed)
         except (NativeError, UserError) as error:

@@ -1,8 +1,8 @@
 """What the terminal goals are measured by: lift over the best baseline on hidden links, and KL(φ*_human ∥ φ*_ai).
 
 The AI's focus is an estimate: every verified proposal puts its probability on its two ends, over a prior of PRIOR a particle,
-φ_ai(p) = (weight(p) + PRIOR) / (Σ weight + PRIOR·P). With no proposals it is uniform; it can approach the graph's own focus only
-as the agents put their claims where the focus is.
+φ_ai(p) = (weight(p) + PRIOR) / (Σ weight + PRIOR·P). With no proposals it is uniform; it can approach the graph's own focus
+only as the agents put their claims where the focus is.
 """
 
 from __future__ import annotations

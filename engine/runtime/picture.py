@@ -56,7 +56,7 @@ def empty_snapshot(model: Model) -> Snapshot:
     """The picture before the first tick: the model, and nothing else."""
     levels = model.levels
     none = {name: np.zeros(0, dtype) for name, dtype in _AGENT_COLUMNS}
-    agents = AgentTable(name=(), by_level=np.zeros((0, levels), np.int64), **none)  # type: ignore[arg-type]
+    agents = AgentTable(name=(), by_level=np.zeros((0, levels), np.int64), **none)
     pool = PoolInfo(0, 0, 0, 0, (0, 0, 0, 0), 0.0, 0, np.zeros(0, np.uint8), np.zeros(0, np.uint8), np.zeros(0, np.uint32))
     zeros = (0,) * levels
     bandwidth = BandwidthInfo(0.0, 0.0, 0.0, 0.0, 0.0, zeros, zeros, 0, 0, 0, 0, 0, (), ())

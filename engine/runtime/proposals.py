@@ -59,7 +59,8 @@ class Proposals:
 
     def add(self, key: int, entry: Entry) -> None:
         """A new entry; its id must be the next one."""
-        assert entry.id == len(self.entries) and key not in self.by_key
+        assert entry.id == len(self.entries)
+        assert key not in self.by_key
         self.entries.append(entry)
         self.by_key[key] = entry.id
         entry.agents.add(entry.agent)

@@ -1,9 +1,9 @@
 """Sessions: what a swarm needs to go on exactly where it stopped, in one file that is written whole or not at all.
 
-``<name>.session`` is a zip of arrays (numpy's .npz) with the state as JSON in it; beside it lies ``<name>.ledger``. Nothing native
-is stored: pages are recomputed from tokens. How a walk goes on: its tokens so far become the prompt where holes are back-filled
-(bitwise the same); under ``window`` and ``zeros``, where KV remembers which tokens went deep, the walk is drawn again from its
-own prompt, which gives the same tokens, depths and holes.
+``<name>.session`` is a zip of arrays (numpy's .npz) with the state as JSON in it; beside it lies ``<name>.ledger``. Nothing
+native is stored: pages are recomputed from tokens. How a walk goes on: its tokens so far become the prompt where holes are back-filled
+(bitwise the same); under ``window`` and ``zeros``, where KV remembers which tokens went deep, the walk is drawn again from
+its own prompt, which gives the same tokens, depths and holes.
 """
 
 from __future__ import annotations
@@ -22,10 +22,9 @@ from numpy.typing import NDArray
 from engine.errors import UserError
 from engine.files import write_atomically
 from engine.model.policy import Policy
-from engine.runtime import cycle
 from engine.runtime.agents import Population, agent_cid
 from engine.runtime.context_layers import Group
-from engine.runtime.goals import EXTRACT, IMMEDIATE, Goal
+from engine.runtime.goals import IMMEDIATE, Goal
 from engine.runtime.proposals import ACCEPTED, REJECTED, Entry
 
 if TYPE_CHECKING:
@@ -44,7 +43,9 @@ def sessions_folder() -> Path:
 def session_path(name: str, folder: Path | None = None) -> Path:
     """The file of a session. Raises UserError for a name that is none."""
     if not NAME.fullmatch(name) or name.endswith((".", " ")):
-        raise UserError(f"session name {name!r}: use letters, digits, space, . _ -, beginning with a letter or digit, at most 64")
+        raise UserError(
+            f"session name {name!r}: use letters, digits, space, . _ -, beginning with a letter or digit, at most 64"
+        )
     return (folder or sessions_folder()) / f"{name}.session"
 
 
@@ -251,9 +252,7 @@ def _resume_agents(swarm: Swarm, state: dict[str, Any], arrays: dict[str, NDArra
     for row, saved in enumerate(state["agents"]):
         values = {name: arrays[f"agents.{name}"][row] for name in _ROW_FIELDS}
         agent = int(values["id"])
-        slot = engine.create_agent(
-            int(values["group"]), agent_cid(swarm.seed, agent), int(values["goal"]) + 1, agent
-        )
+        slot = engine.create_agent(int(values["group"]), agent_cid(swarm.seed, agent), int(values["goal"]) + 1, agent)
         agents.add(slot, agent, int(values["group"]), int(values["goal"]))
         for name, value in values.items():
             getattr(agents, name)[slot] = value
@@ -311,4 +310,8 @@ def _redraw(swarm: Swarm, walks: dict[int, tuple[list[int], list[int]]]) -> list
             engine.resume(slot)
     for slot in others:
         engine.resume(slot)
-    return [f"{different} walks could not be continued bit for bit: they had changed policy or owner half-way"] if different else []
+    return (
+        [f"{different} walks could not be continued bit for bit: they had changed policy or owner half-way"]
+        if different
+        else []
+    )

@@ -1,8 +1,8 @@
 """How large a pool a swarm needs, and how large it may be here.
 
-An agent holds PRIVATE_PAGES page positions of its own (personal layer and walk), each of up to D_K/D_1 base pages once every block
-is filled; a fork's or a new episode's pages overlap the old ones for a moment. Contexts: one system page, and CONTEXT_PAGES for
-each group version, of which a few live at once. Verification borrows SCORE_QUERIES queries' worth. The pool is that, but at most
+An agent holds PRIVATE_PAGES page positions of its own (personal layer and walk), each of up to D_K/D_1 base pages once every
+block is filled; a fork's or a new episode's pages overlap the old ones for a moment. Contexts: one system page, and CONTEXT_PAGES
+for each group version, of which a few live at once. Verification borrows SCORE_QUERIES queries' worth. The pool is that, but at most
 half of the machine's memory (its size, not what happens to be free: the same run must be the same under load); beyond it agents
 are preempted and resumed. What does not even leave room for one agent is refused.
 """
@@ -40,7 +40,9 @@ def pages_needed(model: Model, agents: int) -> int:
     return ratio * (contexts + private + PRIVATE_PAGES * SCORE_QUERIES)
 
 
-def engine_config(model: Model, agents: int, seed: int, threads: int = 0, low_priority: bool = False, step_rows: int = 0) -> EngineConfig:
+def engine_config(
+    model: Model, agents: int, seed: int, threads: int = 0, low_priority: bool = False, step_rows: int = 0
+) -> EngineConfig:
     """Sizes for a swarm of at most ``agents`` agents on this machine. Raises UserError where not even a few fit."""
     from engine.native import EngineConfig
 

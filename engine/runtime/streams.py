@@ -1,4 +1,4 @@
-"""Token streams: raw arrays a tick, kept for a bounded number of tokens; records are built only for the stream somebody reads."""
+"""Token streams: raw arrays a tick, a bounded number of tokens; records are built only for the stream somebody reads."""
 
 from __future__ import annotations
 
@@ -76,7 +76,9 @@ class Streams:
         prompt = row.began.get(agent, ())
         for offset, token in enumerate(prompt[: TICK_SEQUENCES - 1]):
             records.append(
-                TokenRecord(first + offset, row.tick, self._label(token), token, self._kind(token), 0, float("nan"), (), offset == 0)
+                TokenRecord(
+                    first + offset, row.tick, self._label(token), token, self._kind(token), 0, float("nan"), (), offset == 0
+                )
             )
         at = int(np.searchsorted(row.agents, agent))
         if at < len(row.agents) and row.agents[at] == agent:
@@ -88,8 +90,15 @@ class Streams:
             )
             records.append(
                 TokenRecord(
-                    first + TICK_SEQUENCES - 1, row.tick, self._label(token), token, self._kind(token), int(row.depth[at]),
-                    float(row.probability[at]), alternatives, False,
-                )  # fmt: skip
+                    first + TICK_SEQUENCES - 1,
+                    row.tick,
+                    self._label(token),
+                    token,
+                    self._kind(token),
+                    int(row.depth[at]),
+                    float(row.probability[at]),
+                    alternatives,
+                    False,
+                )
             )
         return records

@@ -154,7 +154,7 @@ class Swarm:
         return int(np.count_nonzero(self.agents.live & ~self.agents.paused))
 
     def step(self) -> Tick:
-        """One logical tick: contexts, episodes, a token an agent, claims, verification, decisions, memory. Raises NativeError."""
+        """One logical tick: contexts, episodes, a token an agent, claims, verification, decisions. Raises NativeError."""
         if self.tick and self.tick % VERSION_TICKS == 0:
             for group in self.groups:
                 if group.changed:
@@ -345,8 +345,10 @@ class Swarm:
                 goal.progress = float(seen / max(1, len(goal.domain)))
                 by_goal[goal.parent] += by_goal[goal.id]
                 goal.measures = (
-                    ("explored", goal.progress), ("proposed", float(by_goal[goal.id, 0])), ("accepted", float(by_goal[goal.id, 1])),
-                )  # fmt: skip
+                    ("explored", goal.progress),
+                    ("proposed", float(by_goal[goal.id, 0])),
+                    ("accepted", float(by_goal[goal.id, 1])),
+                )
             elif goal.kind == "extract":
                 goal.measures = (("accepted", float(by_goal[goal.id, 1])), ("proposed", float(by_goal[goal.id, 0])))
             elif goal.kind == "verify":

@@ -9,13 +9,14 @@ are no part of it: they only measure what comes out.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from engine.model.policy import default_policy
 from engine.runtime.context_layers import ContextLayers
 from engine.runtime.proposals import Entry
 from engine.runtime.world import World
@@ -87,10 +88,11 @@ def _log_odds(log_probabilities: NDArray[np.float32]) -> float:
 
 
 def paths(world: World, source: int, target: int) -> tuple[int, int, tuple[int, ...]]:
-    """Paths of two and of three links between two particles (over at most NODES_PER_STEP neighbours a step), and the first found."""
+    """Paths of two and of three links (over at most NODES_PER_STEP neighbours a step), and the first one found."""
     near_source, near_target = world.neighbours(source), world.neighbours(target)
     two = [node for node in near_source if node in near_target and node not in (source, target)]
-    three, first_three = 0, ()
+    three = 0
+    first_three: tuple[int, ...] = ()
     for node in list(near_source)[:NODES_PER_STEP]:
         if node == target:
             continue
@@ -112,7 +114,7 @@ class Verifier:
         self.operator: dict[int, list[int]] = {}  # semcon → the operator's [accepted, rejected]
         self.tokens = 0
 
-    def features(self, entries: Sequence[Entry], policies: Sequence[object] = ()) -> list[tuple[float, ...]]:
+    def features(self, entries: Sequence[Entry]) -> list[tuple[float, ...]]:
         """Features of each entry, in the order of FEATURES; fills ``entry.path``."""
         if not entries:
             return []
@@ -128,8 +130,6 @@ class Verifier:
                 queries.append([*personal, source, world.particles + semcon])
                 targets.append([target, *_known(world, source, semcon, target)])
         levels = self.engine.levels
-        from engine.model.policy import default_policy
-
         result = self.engine.score(
             queries,
             default_policy(levels).pinned(levels),
@@ -141,14 +141,15 @@ class Verifier:
             purpose=0,
         )
         self.tokens += sum(map(len, queries))
-        assert result.target_logprob is not None and result.target_rank is not None
+        assert result.target_logprob is not None
+        assert result.target_rank is not None
         offsets = np.concatenate([[0], np.cumsum([len(row) for row in targets])])
         ends = np.array([(entry.source, entry.target) for entry in entries], np.int64)
         semcons = np.array([entry.semcon for entry in entries], np.int64)
         rows = np.arange(len(entries))
         source_role = world.expectation(ends[:, 0])[rows, semcons]
         target_role = world.expectation(ends[:, 1])[rows, world.inverse[semcons]]
-        features = []
+        features: list[tuple[float, ...]] = []
         for number, entry in enumerate(entries):
             odds, ranks = [], []
             for query in (2 * number, 2 * number + 1):
@@ -176,9 +177,8 @@ class Verifier:
         counts[0 if accepted else 1] += amount
 
 
-def evidence_text(world: World, label: object, entry: Entry, logistic: Logistic) -> tuple[tuple[str, str], ...]:
+def evidence_text(world: World, label: Callable[[int], str], entry: Entry, logistic: Logistic) -> tuple[tuple[str, str], ...]:
     """The evidence for people: (kind, text) pairs. ``label`` turns a token id into text."""
-    assert callable(label)
     if not entry.features:
         return ()
     value = dict(zip(FEATURES, entry.features, strict=True))

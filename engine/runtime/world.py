@@ -1,4 +1,4 @@
-"""What the agents may see of the graph, in the form the runtime asks for: adjacency, membership, roles. Hidden links are not in it."""
+"""What the agents may see of the graph, as the runtime asks for it: adjacency, membership, roles. No hidden link is in it."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class World:
             found = np.zeros(len(keys), bool)
         if self.added:
             found |= np.fromiter((int(key) in self.added for key in keys), bool, len(keys))
-        return found
+        return np.asarray(found, bool)
 
     def add(self, source: int, semcon: int, target: int) -> None:
         """An accepted link joins the graph in both readings; adding it again changes nothing."""
@@ -164,7 +164,7 @@ class World:
 
     @cached_property
     def gaps(self) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        """Roles a particle lacks though its like play them: semcons (P, G) and expectations (P, G), strongest first, G ≤ GAPS."""
+        """Roles a particle lacks though its like play them: semcons and expectations, both (P, G ≤ GAPS), strongest first."""
         width = min(GAPS, self.semcons)
         semcons = np.zeros((self.particles, width), np.int32)
         weight = np.zeros((self.particles, width), np.float32)
@@ -179,7 +179,7 @@ class World:
 
 
 def neighbourhood(world: World, centres: Sequence[int], limit: int) -> NDArray[np.int64]:
-    """Particles reached from ``centres`` breadth first, at most ``limit``, ascending. Within a ring the best focus comes first."""
+    """Particles reached from ``centres`` breadth first, at most ``limit``, ascending. In a ring the best focus comes first."""
     frontier = np.unique(np.asarray(centres, np.int64))[:limit]
     seen = np.zeros(world.particles, bool)
     seen[frontier] = True
