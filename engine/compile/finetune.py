@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.compile.finetune_model import NestedModel, build_parameters, to_weights, trained_columns
+from engine.compile.finetune_model import NestedModel, build_parameters, to_weights
 from engine.compile.layout import Batch, SequenceSampler
 from engine.compile.weights import NestedWeights
 from engine.errors import UserError
@@ -41,7 +41,6 @@ class Recipe:
     warm_up: int = 300
     level_weights: tuple[float, ...] = ()
     query_share_semcon: float = 0.06
-    name_columns: tuple[int, ...] = ()  # of each block, the leading columns fixed to the particles' names; () = none
 
 
 Progress = Callable[[int, float, float], None]  # step, share of the time budget used, loss
@@ -62,7 +61,6 @@ def finetune(
     inverse: NDArray[np.int64],
     particles: int,
     embedding: NDArray[np.float32] | None,
-    names: NDArray[np.float32] | None,
     focus: NDArray[np.float64],
     recipe: Recipe,
     seconds: float,
@@ -73,8 +71,7 @@ def finetune(
 ) -> NestedWeights:
     """Trains for ``seconds`` (or exactly ``steps`` steps) and returns the weights.
 
-    ``links`` is (n, 3) in both directions; ``embedding`` (particles, ≥ DK less the name columns) starts E (None: random); ``names``
-    (particles, sum of recipe.name_columns) stays as it is in E; ``focus`` is (vocabulary,).
+    ``links`` is (n, 3) in both directions; ``embedding`` (particles, DK) starts E (None: random); ``focus`` is (vocabulary,).
     The learning rate follows a cosine over the budget. Raises UserError when MLX is not installed.
     """
     mx = _mlx()
@@ -84,8 +81,7 @@ def finetune(
     semcons = len(inverse)
     sampler = SequenceSampler(links, particles, semcons, seed)
     mx.random.seed(seed)
-    parameters = build_parameters(recipe, particles, semcons, embedding, names, seed)
-    trained = mx.array(trained_columns(recipe, particles, semcons))
+    parameters = build_parameters(recipe, particles, semcons, embedding, seed)
     model = NestedModel(recipe, np.log(np.maximum(focus, 1e-12)).astype(np.float32))
     level_weights = recipe.level_weights or (1.0,) * len(recipe.levels)
     optimizer = optim.AdamW(learning_rate=recipe.learning_rate, weight_decay=0.0)
@@ -121,7 +117,6 @@ def finetune(
             batch = sampler.contexts(recipe.contexts)
             batches.append(to_device(mx, batch, burst_presence(random, batch, len(recipe.levels), recipe.hole_share)))
         (_, deepest), gradients = gradient(parameters, batches)
-        gradients["embedding"] = gradients["embedding"] * trained
         norm = mx.sqrt(sum(g.square().sum() for _, g in tree_flatten(gradients)))
         factor = mx.minimum(1.0, 1.0 / (norm + 1e-6))
         optimizer.learning_rate = rate

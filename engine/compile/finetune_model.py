@@ -25,27 +25,11 @@ def block_bounds(levels: tuple[int, ...]) -> list[tuple[int, int]]:
     return list(zip((0, *levels[:-1]), levels, strict=True))
 
 
-def name_column_mask(recipe: Recipe) -> NDArray[np.bool_]:
-    """(DK,) true where a column is fixed to the particles' names."""
-    mask = np.zeros(recipe.levels[-1], bool)
-    for (begin, _), count in zip(block_bounds(recipe.levels), recipe.name_columns, strict=False):
-        mask[begin : begin + count] = True
-    return mask
-
-
-def trained_columns(recipe: Recipe, particles: int, semcons: int) -> NDArray[np.float32]:
-    """(vocabulary, DK) 1 where fine-tuning may change E: everywhere but the name columns of particles."""
-    allowed = np.ones((particles + semcons + len(CONTROL_TOKENS), recipe.levels[-1]), np.float32)
-    allowed[:particles, name_column_mask(recipe)] = 0
-    return allowed
-
-
 def build_parameters(
     recipe: Recipe,
     particles: int,
     semcons: int,
     embedding: NDArray[np.float32] | None,
-    names: NDArray[np.float32] | None,
     seed: int,
 ) -> dict[str, Any]:
     """Initial parameters as a tree of MLX arrays. E's particle rows start from ``embedding`` scaled to rms 0.05."""
@@ -55,13 +39,10 @@ def build_parameters(
     vocabulary = particles + semcons + len(CONTROL_TOKENS)
     width = recipe.levels[-1]
     table = random.normal(0, EMBEDDING_RMS, (vocabulary, width)).astype(np.float32)
-    fixed = name_column_mask(recipe)
     if embedding is not None:
-        scaled = embedding[:, : int((~fixed).sum())].astype(np.float32)
+        scaled = embedding.astype(np.float32)
         scaled = scaled / np.maximum(np.sqrt((scaled**2).mean(axis=1, keepdims=True)), 1e-9)
-        table[:particles, ~fixed] = 0.7 * EMBEDDING_RMS * scaled + 0.3 * table[:particles, ~fixed]
-    if names is not None:
-        table[:particles, fixed] = EMBEDDING_RMS * names
+        table[:particles] = 0.7 * EMBEDDING_RMS * scaled + 0.3 * table[:particles]
     parameters: dict[str, Any] = {
         "embedding": mx.array(table),
         "log_tau": mx.array(np.array([math.log(8.0 / (EMBEDDING_RMS * d)) for d in recipe.levels], np.float32)),
