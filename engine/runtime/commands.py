@@ -1,4 +1,7 @@
-"""What the interface may ask of the runtime. Every command gets a receipt: requested, then applied at tick N or refused with a reason."""
+"""What the interface may ask of the runtime.
+
+Every command gets a receipt: requested, then applied at tick N or refused with a reason.
+"""
 
 from __future__ import annotations
 

@@ -265,9 +265,13 @@ class Runtime:
                 time.sleep(min(0.2, 2 * (time.perf_counter() - began[0])))
                 began[0] = time.perf_counter()
 
-            with contextlib.suppress(InterruptedError):
+            try:
                 vectors = baselines.router_vectors(self.model)
                 swarm.measures.baselines = baselines.compute(world, self.model.hidden, lambda: vectors, breathe=breathe)
+            except InterruptedError:
+                return  # closing
+            except Exception as error:  # the swarm goes on without this measure
+                self._say("warning", f"the baselines could not be computed, so quality stays unknown: {error}")
 
         self._baseline_thread = threading.Thread(target=compute, name="cybtui baselines", daemon=True)
         self._baseline_thread.start()

@@ -1,9 +1,9 @@
 """Sessions: what a swarm needs to go on exactly where it stopped, in one file that is written whole or not at all.
 
 ``<name>.session`` is a zip of arrays (numpy's .npz) with the state as JSON in it; beside it lies ``<name>.ledger``. Nothing
-native is stored: pages are recomputed from tokens. How a walk goes on: its tokens so far become the prompt where holes are back-filled
-(bitwise the same); under ``window`` and ``zeros``, where KV remembers which tokens went deep, the walk is drawn again from
-its own prompt, which gives the same tokens, depths and holes.
+native is stored: pages are recomputed from tokens. How a walk goes on: its tokens so far become the prompt where holes are
+back-filled (bitwise the same); under ``window`` and ``zeros``, where KV remembers which tokens went deep, the walk is drawn
+again from its own prompt, which gives the same tokens, depths and holes.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """How large a pool a swarm needs, and how large it may be here.
 
-An agent holds PRIVATE_PAGES page positions of its own (personal layer and walk), each of up to D_K/D_1 base pages once every
-block is filled; a fork's or a new episode's pages overlap the old ones for a moment. Contexts: one system page, and CONTEXT_PAGES
-for each group version, of which a few live at once. Verification borrows SCORE_QUERIES queries' worth. The pool is that, but at most
-half of the machine's memory (its size, not what happens to be free: the same run must be the same under load); beyond it agents
-are preempted and resumed. What does not even leave room for one agent is refused.
+An agent holds PRIVATE_PAGES pages of positions of its own (personal layer and walk), each of up to D_K/D_1 base pages once
+every block is filled; a fork's or a new episode's pages overlap the old ones for a moment. Contexts: one system page, and
+CONTEXT_PAGES for each group version, of which a few live at once. Verification borrows SCORE_QUERIES queries' worth. The pool
+is that, but at most half of the machine's memory (its size, not what happens to be free: the same run must be the same under
+load); beyond it agents are preempted and resumed. What does not even leave room for one agent is refused.
 """
 
 from __future__ import annotations

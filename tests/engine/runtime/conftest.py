@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,7 +17,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Model:
     return random_model(tmp_path_factory.mktemp("model"))
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def make_swarm(model: Model) -> Callable[..., Swarm]:
     """A swarm on the fake engine: groups and agents are there, nothing has run."""
 
@@ -32,8 +31,3 @@ def make_swarm(model: Model) -> Callable[..., Swarm]:
         return swarm
 
     return make
-
-
-@pytest.fixture
-def session_folder(tmp_path: Path) -> Path:
-    return tmp_path / "sessions"
