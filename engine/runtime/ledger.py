@@ -120,13 +120,12 @@ class Ledger:
     def append(self, kind: str, tick: int, neuron: str, evidence: dict[str, Any], *, durable: bool = False) -> dict[str, Any]:
         """Adds a record. ``durable``: on the disk before this returns (the operator's decisions); else within SYNC_SECONDS."""
         record = {"sequence": self.count, "tick": tick, "kind": kind, "neuron": neuron, "evidence": evidence}
-        line = encode(record)
         self.count += 1
         if self._stream is None:
             self.memory.append(record)
             return record
         try:
-            self._stream.write(line)
+            self._stream.write(encode(record))
             self._dirty = True
         except OSError as error:
             self._fail(error)

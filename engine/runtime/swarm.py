@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -68,7 +69,7 @@ class Swarm:
         self.tick = 0
         self.limit = 0  # generated tokens after which an agent rests; 0 = none
         self.world = World.of_model(model)
-        self.label: Callable[[int], str] = model.vocabulary.label
+        self.label: Callable[[int], str] = lru_cache(1 << 16)(model.vocabulary.label)
         self.goals = GoalTree(self.world, self.label)
         self.layers = ContextLayers(engine, self.world, model.vocabulary.control)
         self.groups: list[Group] = []
@@ -80,6 +81,7 @@ class Swarm:
         self.ledger = ledger or Ledger()
         self.default_policy = replace(model.policy, temperature=TEMPERATURE)
         self.history: list[Tick] | None = None  # a list keeps every tick, for ``digest``
+        self._cid_text = lru_cache(1 << 16)(lambda token: model.vocabulary.cid(token).hex())
         self.everywhere: NDArray[np.int64] = np.arange(self.world.particles)
 
     # ---- groups and goals -----------------------------------------------------------------------------------------------
@@ -314,15 +316,15 @@ class Swarm:
         self.proposals.decide(entry, status, reason, self.tick)
         if by_operator:
             self.verifier.learn(entry.semcon, status == ACCEPTED)
-        cid = self.model.vocabulary.cid
+        link = (entry.source, self.world.particles + entry.semcon, entry.target)
         evidence = {
             "proposal": entry.id,
-            "link": [cid(entry.source).hex(), cid(self.world.particles + entry.semcon).hex(), cid(entry.target).hex()],
-            "labels": [self.label(token) for token in (entry.source, self.world.particles + entry.semcon, entry.target)],
+            "link": [self._cid_text(token) for token in link],
+            "labels": [self.label(token) for token in link],
             "agent": agent_cid(self.seed, entry.agent).hex(),
             "probability": entry.probability,
             "calibrated": self.verifier.logistic.calibrated,
-            "features": list(entry.features),
+            "features": entry.features,
             "agents": sorted(entry.agents),
             "reason": reason,
         }

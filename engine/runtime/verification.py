@@ -73,18 +73,13 @@ UNCALIBRATED = Logistic(
 )
 
 
-def _known(world: World, source: int, semcon: int, target: int) -> list[int]:
-    return [other for other in world.targets(source, semcon, KNOWN_TARGETS + 1) if other != target][:KNOWN_TARGETS]
-
-
-def _log_odds(log_probabilities: NDArray[np.float32]) -> float:
-    """Of the first, once the mass of the others is taken out of the distribution."""
-    values = np.exp(np.asarray(log_probabilities, np.float64))
-    rest = max(1e-9, 1 - float(values[1:].sum()))
-    share = min(float(values[0]) / rest, 1.0)
-    if share >= 1:
-        return LOG_ODDS_LIMIT
-    return float(np.clip(math.log(max(share, 1e-9)) - math.log1p(-share), -LOG_ODDS_LIMIT, LOG_ODDS_LIMIT))
+def _log_odds(log_probabilities: NDArray[np.float32], offsets: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Of the first target of each row, once the mass of the row's others is taken out of the distribution, (rows,)."""
+    mass = np.exp(np.asarray(log_probabilities, np.float64))
+    first = mass[offsets[:-1]]
+    rest = np.maximum(1 - (np.add.reduceat(mass, offsets[:-1]) - first), 1e-9)
+    share = np.clip(first / rest, 1e-9, 1 - 1e-9)
+    return np.asarray(np.clip(np.log(share) - np.log1p(-share), -LOG_ODDS_LIMIT, LOG_ODDS_LIMIT), np.float64)
 
 
 def paths(world: World, source: int, target: int) -> tuple[int, int, tuple[int, ...]]:
@@ -120,15 +115,18 @@ class Verifier:
             return []
         world = self.world
         personal = self.layers.personal(())
-        queries: list[list[int]] = []
-        targets: list[list[int]] = []
-        for entry in entries:
-            for source, semcon, target in (
-                (entry.source, entry.semcon, entry.target),
-                (entry.target, int(world.inverse[entry.semcon]), entry.source),
-            ):
-                queries.append([*personal, source, world.particles + semcon])
-                targets.append([target, *_known(world, source, semcon, target)])
+        link = np.array([(entry.source, entry.semcon, entry.target) for entry in entries], np.int64)
+        source, semcon, target = link.T
+        # rows 2i and 2i+1: the link as stated, and its inverse reading
+        subject = np.stack([source, target], axis=1).reshape(-1)
+        relation = np.stack([semcon, world.inverse[semcon]], axis=1).reshape(-1)
+        wanted = np.stack([target, source], axis=1).reshape(-1).tolist()
+        queries = [[*personal, p, world.particles + s] for p, s in zip(subject.tolist(), relation.tolist(), strict=True)]
+        known = world.targets(subject, relation, KNOWN_TARGETS + 1)
+        targets = [
+            [answer, *[other for other in row if other != answer][:KNOWN_TARGETS]]
+            for answer, row in zip(wanted, known, strict=True)
+        ]
         levels = self.engine.levels
         result = self.engine.score(
             queries,
@@ -144,23 +142,18 @@ class Verifier:
         assert result.target_logprob is not None
         assert result.target_rank is not None
         offsets = np.concatenate([[0], np.cumsum([len(row) for row in targets])])
-        ends = np.array([(entry.source, entry.target) for entry in entries], np.int64)
-        semcons = np.array([entry.semcon for entry in entries], np.int64)
+        odds = _log_odds(result.target_logprob, offsets).reshape(-1, 2).tolist()
+        ranks = (1 / np.maximum(result.target_rank[offsets[:-1]], 1.0)).reshape(-1, 2).tolist()
         rows = np.arange(len(entries))
-        source_role = world.expectation(ends[:, 0])[rows, semcons]
-        target_role = world.expectation(ends[:, 1])[rows, world.inverse[semcons]]
+        source_role = world.expectation(source)[rows, semcon].tolist()
+        target_role = world.expectation(target)[rows, world.inverse[semcon]].tolist()
         features: list[tuple[float, ...]] = []
         for number, entry in enumerate(entries):
-            odds, ranks = [], []
-            for query in (2 * number, 2 * number + 1):
-                low, high = offsets[query], offsets[query + 1]
-                odds.append(_log_odds(result.target_logprob[low:high]))
-                ranks.append(1 / max(1.0, float(result.target_rank[low])))
             two, three, entry.path = paths(world, entry.source, entry.target)
             accepted, rejected = self.operator.get(min(entry.semcon, int(world.inverse[entry.semcon])), (0, 0))
             features.append((
-                1.0, odds[0], odds[1], ranks[0], ranks[1], math.log1p(two), math.log1p(three),
-                float(source_role[number]), float(target_role[number]),
+                1.0, *odds[number], *ranks[number], math.log1p(two), math.log1p(three),
+                source_role[number], target_role[number],
                 math.log(max(1, len(entry.agents))), math.log((1 + accepted) / (1 + rejected)),
             ))  # fmt: skip
         return features

@@ -116,11 +116,15 @@ class World:
         """Where ``semcon`` and ``target`` hold the links of a particle."""
         return slice(int(self.offsets[particle]), int(self.offsets[particle + 1]))
 
-    def targets(self, source: int, semcon: int, limit: int) -> list[int]:
-        """Up to ``limit`` known targets of (source, semcon), ascending."""
-        first = (source * self.semcons + semcon) * self.particles
-        low, high = np.searchsorted(self.keys, (first, first + self.particles))
-        return [int(key) - first for key in self.keys[low : min(high, low + limit)]]
+    def targets(self, sources: NDArray[np.int64], semcons: NDArray[np.int64], limit: int) -> list[list[int]]:
+        """Up to ``limit`` known targets of each (source, semcon), ascending."""
+        first = (sources * self.semcons + semcons) * self.particles
+        low = np.searchsorted(self.keys, first)
+        high = np.minimum(np.searchsorted(self.keys, first + self.particles), low + limit)
+        return [
+            (self.keys[start:stop] - base).tolist()
+            for start, stop, base in zip(low.tolist(), high.tolist(), first.tolist(), strict=True)
+        ]
 
     def neighbours(self, particle: int) -> dict[int, int]:
         """Neighbour → one semcon that leads to it, for at most NEIGHBOURS_MAX neighbours (those of lowest semcon first)."""
