@@ -16,11 +16,12 @@ MATRIX_TYPES = {"f16": F16, "q8": Q8}
 WEIGHT_NAMES = ("q", "k", "v", "o", "gate", "up", "down")
 PAGE_POSITIONS, QUANT_GROUP, PANEL_ROWS, VOCAB_TILE, CANDIDATES, GAIN_FEATURES, LEVELS_MAX = 16, 32, 16, 4096, 64, 6, 8
 CID_BYTES = 36
+ALIGNMENT = 32  # of packed matrices in memory
 
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
-    """A packed matrix. ``data`` is (bytes,) uint8, C-contiguous, 32-byte aligned, of exactly ``matrix_bytes`` bytes."""
+    """A packed matrix. ``data`` is (bytes,) uint8, C-contiguous, of exactly ``matrix_bytes`` bytes."""
 
     type: int
     rows: int
@@ -51,9 +52,19 @@ class ModelArrays:
     gain_bias: NDArray[np.float32] | None = None  # (levels-1, vocabulary)
 
 
+def _aligned(size: int) -> NDArray[np.uint8]:
+    memory = np.zeros(size + ALIGNMENT, np.uint8)
+    start = -memory.ctypes.data % ALIGNMENT
+    return memory[start : start + size]
+
+
 def _fill(target: Any, matrix: Matrix, keep: list[Any]) -> None:
-    data = pointer("uint8_t[]", matrix.data)
-    keep.append((matrix.data, data))
+    values = matrix.data
+    if values.ctypes.data % ALIGNMENT:  # never so for a mapped file, whose matrices start at pages
+        values = _aligned(matrix.data.nbytes)
+        values[:] = matrix.data
+    data = pointer("uint8_t[]", values)
+    keep.append((values, data))
     target.type, target.rows, target.columns = matrix.type, matrix.rows, matrix.columns
     target.data = ffi.cast("const void *", data)
     target.bytes = matrix.data.nbytes
@@ -106,7 +117,7 @@ def matrix_pack(matrix_type: int, values: NDArray[np.float32]) -> NDArray[np.uin
     """Packs (rows, columns) floats into the tile order of ``cyb.h``; returns (bytes,) uint8. Raises NativeError."""
     values = np.ascontiguousarray(values, np.float32)
     rows, columns = values.shape
-    packed = np.zeros(matrix_bytes(matrix_type, rows, columns), np.uint8)
+    packed = _aligned(matrix_bytes(matrix_type, rows, columns))
     check(
         lib.cyb_matrix_pack(matrix_type, rows, columns, pointer("float[]", values), pointer("uint8_t[]", packed), packed.nbytes)
     )
