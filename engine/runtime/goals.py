@@ -145,19 +145,22 @@ class GoalTree:
     def infos(self, agents_by_goal: NDArray[np.int64]) -> tuple[GoalInfo, ...]:
         """Depth first, for the snapshot. ``agents_by_goal`` is (goals,); a parent counts its children's agents too."""
         infos: list[GoalInfo] = []
+        children: dict[int, list[Goal]] = {}
+        for goal in self.goals:
+            children.setdefault(goal.parent, []).append(goal)
 
         def visit(goal: Goal) -> int:
             at = len(infos)
             infos.append(_EMPTY)
             own = int(agents_by_goal[goal.id])
-            agents = own + sum(visit(child) for child in self.children(goal.id))
+            agents = own + sum(visit(child) for child in children.get(goal.id, ()))
             infos[at] = GoalInfo(
                 goal.id, goal.parent, goal.level, goal.title, goal.kind, agents, goal.progress, goal.measures,
                 tuple(goal.history), goal.drift,
             )  # fmt: skip
             return agents
 
-        for root in (goal for goal in self.goals if goal.parent == -1):
+        for root in children[-1]:
             visit(root)
         return tuple(infos)
 

@@ -6,6 +6,7 @@ never wait for it. Whatever fails stops the loop cleanly: the last picture stays
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
 import sys
@@ -39,6 +40,7 @@ IDLE_SECONDS = 0.05
 AUTOSAVE_SECONDS = 60.0
 BASELINE_AFTER_TICKS = 100
 CLOSE_SECONDS = 0.9
+EXIT_SECONDS = 10.0
 STEP_ROWS = 2048
 LOG_LINES = 200
 DEFAULT_AGENTS = 64
@@ -97,6 +99,7 @@ class Runtime:
         self._thread = threading.Thread(target=self._main, name="cybtui step", daemon=True)
         if start:
             self._thread.start()
+            atexit.register(self._at_exit)
 
     # ---- Source ----------------------------------------------------------------------------------------------------------
 
@@ -141,6 +144,11 @@ class Runtime:
         self._thread.join(timeout)
         return not self._thread.is_alive()
 
+    def _at_exit(self) -> None:
+        """The interpreter ends: what is still being saved gets the time it needs."""
+        self.close()
+        self._thread.join(EXIT_SECONDS)
+
     # ---- the step thread --------------------------------------------------------------------------------------------------
 
     def _main(self) -> None:
@@ -167,6 +175,7 @@ class Runtime:
                 self._commands.clear()
             if engine is not None:
                 engine.close()
+            atexit.unregister(self._at_exit)
 
     def _work(self, engine: Engine, seed: int) -> None:
         ledger = self._open_ledger()
@@ -192,7 +201,7 @@ class Runtime:
         try:
             self._loop(swarm, engine, telemetry, picture, operator)
         finally:
-            self._save(swarm, self._path)
+            self._save(swarm)
             ledger.close()
 
     def _loop(self, swarm: Swarm, engine: Engine, telemetry: Telemetry, picture: Picture, operator: Operator) -> None:
@@ -219,7 +228,7 @@ class Runtime:
                 self._snapshot = picture.take(self._running, self._log, engine.counters(), session=self._path.stem)
                 published, stale = now, False
             if time.monotonic() - self._saved > AUTOSAVE_SECONDS:
-                self._save(swarm, self._path)
+                self._autosave(swarm)
 
     def _apply(self, operator: Operator) -> bool:
         """Applies waiting commands in order of submission."""
@@ -296,12 +305,36 @@ class Runtime:
             raise UserError(f"{path}: the session cannot be written ({error.strerror or error})") from None
         return f"saved {path.stem} at tick {self._swarm.tick}"
 
-    def _save(self, swarm: Swarm, path: Path) -> None:
+    _writer: threading.Thread | None = None
+
+    def _autosave(self, swarm: Swarm) -> None:
+        """Takes the state here, between ticks, and writes it on another thread, so that no step waits for the disk."""
         self._saved = time.monotonic()
+        if self._writer is not None and self._writer.is_alive():
+            return
+        state, arrays = session.state_of(swarm)
+
+        def write() -> None:
+            _lower_priority()
+            try:
+                session.write(self._path, state, arrays)
+            except OSError as error:
+                self._unsaved(error)
+
+        self._writer = threading.Thread(target=write, name="cybtui save", daemon=True)
+        self._writer.start()
+
+    def _save(self, swarm: Swarm) -> None:
+        """The last save, when the loop ends."""
+        if self._writer is not None:
+            self._writer.join()
         try:
-            session.save(swarm, path)
+            session.save(swarm, self._path)
         except (OSError, NativeError) as error:
-            self._say("warning", f"the session is in memory only: {path} cannot be written ({error})")
+            self._unsaved(error)
+
+    def _unsaved(self, error: Exception) -> None:
+        self._say("warning", f"the session is in memory only: {self._path} cannot be written ({error})")
 
     def _set_running(self, running: bool) -> None:
         self._running = running

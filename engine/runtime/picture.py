@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
-import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -156,12 +154,7 @@ class Picture:
 
     def _proposals(self) -> tuple[Proposal, ...]:
         proposals = self.swarm.proposals
-
-        def rank(number: int) -> tuple[float, int]:
-            probability = proposals[number].probability
-            return (probability if math.isfinite(probability) else -1.0, -number)
-
-        best = heapq.nlargest(OPEN_SHOWN, proposals.open, key=rank)
+        best = [number for _, number in proposals.ranking[:OPEN_SHOWN]]
         wanted = [*best, *reversed(proposals.decided[-DECIDED_SHOWN:])]
         shown: dict[int, tuple[int, Proposal]] = {}
         for number in wanted:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -41,6 +42,7 @@ class Proposals:
         self.by_key: dict[int, int] = {}
         self.counts = {"proposed": 0, "verified": 0, "accepted": 0, "rejected": 0}
         self.open: dict[int, None] = {}  # ids that await a decision, in order
+        self.ranking: list[tuple[float, int]] = []  # (-probability, id) of the open ones that are verified, ascending
         self.decided: list[int] = []  # ids in order of decision
 
     def __len__(self) -> int:
@@ -69,11 +71,29 @@ class Proposals:
 
     def set_verified(self, entry: Entry, probability: float, features: tuple[float, ...]) -> None:
         """Verification gives an entry its probability; the status changes at the first time only."""
+        if entry.status == VERIFIED:
+            self._unrank(entry)
         entry.probability, entry.features = probability, features
         entry.revision += 1
         if entry.status == NEW:
             entry.status = VERIFIED
             self.counts["verified"] += 1
+        if entry.status == VERIFIED:
+            insort(self.ranking, (-probability, entry.id))
+
+    def _unrank(self, entry: Entry) -> None:
+        at = bisect_left(self.ranking, (-entry.probability, entry.id))
+        assert self.ranking[at][1] == entry.id
+        del self.ranking[at]
+
+    def restore(self, entry: Entry, status: str) -> None:
+        """The status a saved entry had, without the order of decisions."""
+        if entry.status == VERIFIED and status != VERIFIED:
+            self._unrank(entry)
+        entry.status = status
+        if status in (ACCEPTED, REJECTED):
+            self.counts[status] += 1
+            self.open.pop(entry.id, None)
 
     def decide(self, entry: Entry, status: str, reason: str, tick: int) -> None:
         """Accepts or rejects; a decision may be changed."""
@@ -81,6 +101,8 @@ class Proposals:
         if entry.status in (ACCEPTED, REJECTED):
             self.counts[entry.status] -= 1
             self.decided.remove(entry.id)
+        elif entry.status == VERIFIED:
+            self._unrank(entry)
         entry.status, entry.reason, entry.decided_tick = status, reason, tick
         entry.revision += 1
         self.counts[status] += 1
@@ -93,4 +115,6 @@ class Proposals:
         for status in (ACCEPTED, REJECTED):
             assert self.counts[status] == sum(entry.status == status for entry in self.entries)
         assert set(self.open) == {entry.id for entry in self.entries if entry.status in (NEW, VERIFIED)}
+        verified = [(-entry.probability, entry.id) for entry in self.entries if entry.status == VERIFIED]
+        assert self.ranking == sorted(verified)
         assert sorted(self.decided) == [entry.id for entry in self.entries if entry.status in (ACCEPTED, REJECTED)]

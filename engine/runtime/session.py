@@ -90,8 +90,8 @@ def state_of(swarm: Swarm) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         "goals": [_goal_state(goal) for goal in swarm.goals.goals],
         "groups": [_group_state(group) for group in swarm.groups],
         "proposals": [_entry_state(entry) for entry in swarm.proposals],
-        "decided": swarm.proposals.decided,
-        "operator": {str(semcon): counts for semcon, counts in swarm.verifier.operator.items()},
+        "decided": list(swarm.proposals.decided),
+        "operator": {str(semcon): list(counts) for semcon, counts in swarm.verifier.operator.items()},
         "ledger_records": swarm.ledger.count,
     }
     return state, arrays
@@ -134,6 +134,11 @@ def save(swarm: Swarm, path: Path) -> None:
     """Writes the session, whole or not at all. Raises OSError."""
     state, arrays = state_of(swarm)
     swarm.ledger.sync()
+    write(path, state, arrays)
+
+
+def write(path: Path, state: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
+    """Writes what ``state_of`` gave, on any thread. Raises OSError."""
     buffer = io.BytesIO()
     text = json.dumps(state, ensure_ascii=False).encode("utf-8")
     np.savez_compressed(buffer, state=np.frombuffer(text, np.uint8), **arrays)  # type: ignore[arg-type]
@@ -230,11 +235,8 @@ def _resume_proposals(swarm: Swarm, state: dict[str, Any]) -> None:
         if entry.features:
             proposals.set_verified(entry, entry.probability, entry.features)
             swarm.measures.restored(entry)
-        entry.status = status
-    for entry in proposals:
-        if entry.status in (ACCEPTED, REJECTED):
-            proposals.counts[entry.status] += 1
-            proposals.open.pop(entry.id, None)
+        proposals.restore(entry, status)
+        if status in (ACCEPTED, REJECTED):
             swarm.measures.by_goal.setdefault(entry.goal, [0, 0])[1] += entry.status == ACCEPTED
             swarm.measures.accepted_hits += entry.status == ACCEPTED and swarm.measures.is_hidden(entry)
     proposals.decided = list(state["decided"])
