@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -36,15 +37,13 @@ def succeed(*command: str | Path, folder: Path, **environment: str) -> str:
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the sdist of what git tracks, and the wheel built from that sdist."""
+    """A folder with the project's sdist, and the wheel built from that sdist."""
     folder = tmp_path_factory.mktemp("built")
     source = folder / "source"
-    files = succeed("git", "ls-files", "-z", folder=ROOT).split("\0")
-    for name in filter(None, files):
-        if (ROOT / name).is_file():
-            target = source / name
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_bytes((ROOT / name).read_bytes())
+    ignored = shutil.ignore_patterns(
+        ".*cache", ".git", ".venv", "venv", "build", "dist", "__pycache__", "_cyb_cdef.py", "libcyb.*"
+    )
+    shutil.copytree(ROOT, source, ignore=ignored)
     succeed(sys.executable, "-m", "build", "--outdir", folder, source, folder=folder)
     return folder
 
