@@ -1,7 +1,7 @@
 """Fits the verification logistic to labelled proposals, so that its probabilities become frequencies.
 
-Labels come from links set aside for validation, never from the hidden ones. Coefficients are pulled towards the hand-set ones by a
-Gaussian prior, so that a few labels move them a little.
+Labels come from links set aside for validation, never from the hidden ones. Coefficients are pulled towards the hand-set ones
+by a Gaussian prior, so that a few labels move them a little.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ def fit(
 ) -> Logistic:
     """The most probable coefficients. ``features`` (n, FEATURES), ``labels`` (n,) true where the link is a fact.
 
-    ``strength`` is the prior's inverse variance of every coefficient. Raises ValueError where shapes do not match or only one label
-    occurs.
+    ``strength`` is the prior's inverse variance of every coefficient. Raises ValueError where shapes do not match or
+    only one label occurs.
     """
     x, y = np.asarray(features, np.float64), np.asarray(labels, np.float64)
     if x.ndim != 2 or x.shape[1] != len(FEATURES) or len(x) != len(y):

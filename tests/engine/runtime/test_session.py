@@ -15,7 +15,7 @@ from engine.runtime import session
 from engine.runtime.commands import Accept, CreateGoal, Fork, Kill, Pause, Reject, Resume, SetPolicy, Spawn, Steer
 from engine.runtime.run import digest
 from engine.runtime.swarm import Swarm
-from tests.engine.runtime.test_swarm import apply, check
+from tests.engine.runtime.test_swarm import COMMANDS, apply, check
 
 Make = Callable[..., Swarm]
 
@@ -71,6 +71,31 @@ def test_a_resumed_session_goes_on_as_if_it_had_never_stopped(
     assert whole.measures.divergence() == parts.measures.divergence()
     assert whole.agents.generated[whole.agents.slots].tolist() == parts.agents.generated[parts.agents.slots].tolist()
     check(parts)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.one_of(COMMANDS, st.none(), st.none()), max_size=30), st.integers(0, 30), st.integers(0, 3))
+def test_after_any_commands_a_resumed_session_goes_on_exactly(
+    make_swarm: Make, tmp_path_factory: Any, steps: list[Any], stop: int, seed: int
+) -> None:
+    steps = [step for step in steps if not (isinstance(step, SetPolicy) and step.inherit == "zeros")]
+    path = tmp_path_factory.mktemp("session") / "a.session"
+    whole, parts = (make_swarm(agents=6, capacity=14, seed=seed, live=True) for _ in range(2))
+    for number, command in enumerate([*steps, None, None]):
+        if number == min(stop, len(steps)):
+            session.save(parts, path)
+            history = parts.history
+            parts = resumed(make_swarm, path, agents=6, capacity=14, seed=seed, live=True)
+            parts.history = history
+            check(parts)
+        if command is None:
+            whole.step()
+            parts.step()
+        else:
+            first, second = apply(whole, command), apply(parts, command)
+            assert (first.status, first.message, first.tick) == (second.status, second.message, second.tick)
+        check(parts)
+    assert digest(whole.history or []) == digest(parts.history or [])
 
 
 def test_forks_and_a_policy_changed_half_way_resume_with_a_notice_at_worst(make_swarm: Make, tmp_path: Path) -> None:
