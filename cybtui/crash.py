@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import platform
 import sys
 import tempfile
@@ -23,15 +22,14 @@ def write_crash_report(error: BaseException, arguments: list[str], version: str)
             "".join(traceback.format_exception(error)),
         ]
     )
-    name = time.strftime("crash-%Y%m%d-%H%M%S") + f"-{os.getpid()}.txt"
+    name = time.strftime("crash-%Y%m%d-%H%M%S-")
     for folder in (Path(platformdirs.user_log_dir("cybtui", appauthor=False)), Path(tempfile.gettempdir())):
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            path = folder / name
-            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            descriptor, path = tempfile.mkstemp(".txt", name, folder)
             with open(descriptor, "w", encoding="utf-8", errors="backslashreplace") as stream:
                 stream.write(text)
-            return path
+            return Path(path)
         except OSError:
             continue
     print(text, file=sys.stderr)
