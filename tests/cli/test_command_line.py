@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 
 from cybtui.cli import COMMANDS
+from tests.engine.model.hostile import overwrite
+from tests.engine.random_model import write_random_model
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -108,6 +110,27 @@ def test_doctor_reports_a_bad_model(tmp_path: Path) -> None:
     assert any(problem["fatal"] and str(bad) in problem["what"] for problem in report["problems"])
     assert report["machine"]["cores"] >= 1
     assert set(tmp_path.iterdir()) == {bad, output}
+
+
+@pytest.mark.parametrize("damage", ["truncated", "flipped", "nan", "empty", "missing", "folder"])
+def test_run_refuses_a_bad_model(damage: str, tmp_path: Path) -> None:
+    path = tmp_path / "bad.cyb"
+    raw = write_random_model(tmp_path / "good.cyb").read_bytes()
+    if damage == "truncated":
+        path.write_bytes(raw[:-4096])
+    elif damage == "flipped":
+        path.write_bytes(raw[:300] + bytes([raw[300] ^ 4]) + raw[301:])
+    elif damage == "nan":
+        path.write_bytes(overwrite(raw, "embedding.1", 0, b"\xff\x7f"))
+    elif damage == "empty":
+        path.touch()
+    elif damage == "folder":
+        path.mkdir()
+    done = cybtui("run", "--model", str(path), "--agents", "2", "--steps", "2", "--json", "-")
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert str(path) in done.stderr
+    assert done.stderr.count("\n") == 1
 
 
 def test_json_on_standard_output_is_only_json() -> None:
