@@ -12,7 +12,7 @@ from engine.model.context import CONTROL_TOKENS
 from engine.model.cyb_header import ALIGNMENT, TensorEntry, bad, strict_json
 from engine.model.policy import Policy
 
-LEVELS_MAX, LAYERS_MAX, WIDTH_MAX, VOCABULARY_MAX = 8, 512, 1 << 17, 1 << 27
+LEVELS_MAX, LAYERS_MAX, WIDTH_MAX, FFN_MAX, VOCABULARY_MAX = 8, 512, 1 << 16, 1 << 18, 1 << 27
 QUANT_GROUP, PANEL_ROWS, GAIN_FEATURES, CID_BYTES = 32, 16, 6, 36
 HEAD_SIZE_MAX = 256
 BASES = ("spectral", "tuned")
@@ -69,7 +69,7 @@ class Metadata:
             name=read.text("name", 200),
             basis=read.one_of("basis", BASES),
             levels=read.counts("levels", WIDTH_MAX),
-            ffn=read.counts("ffn", 8 * WIDTH_MAX),
+            ffn=read.counts("ffn", FFN_MAX),
             layers=read.count("layers", 1, LAYERS_MAX),
             head_size=read.count("head_size", 2, HEAD_SIZE_MAX),
             tau=read.numbers("tau", 1e-6, 1e6),
@@ -80,7 +80,7 @@ class Metadata:
             policy=read.object("policy"),
             provenance=read.object("provenance"),
             epsilon=read.number("epsilon", 1e-12, 1.0),
-            rope_base=read.number("rope_base", 1.0, 1e12),
+            rope_base=read.number("rope_base", 1.001, 1e12),
             input_scale=read.number("input_scale", 1e-6, 1e6),
             embedding_type=read.one_of("embedding_type", STORAGE_TYPES),
             weight_type=read.one_of("weight_type", STORAGE_TYPES),
