@@ -1,0 +1,163 @@
+/*
+** output.c - the distribution over the vocabulary: accumulators of E, logits, softmax statistics by tile and the best candidates.
+**
+** Tiles of 4,096 rows in fixed order, folded left, so the bits do not depend on how the work is split. Logits are not stored unless a
+** job asks for them; accumulators are kept for rows that may escalate, as far as the budget goes, and recomputed beyond it: the chain of
+** sums over blocks 1..k is the same either way.
+*/
+#include "engine.h"
+#include <math.h>
+#include <stdatomic.h>
+#include <string.h>
+
+enum { ROWS = 16, TILE = CYB_VOCAB_TILE };
+
+typedef struct task {
+  cyb_engine *engine;
+  cyb_job **jobs; /* [n] */
+  uint32_t n, k;
+  uint32_t tiles, ranges; /* the vocabulary is cut into `ranges` runs of tiles, one work item a run and 16 jobs */
+  atomic_uint next;
+} task;
+
+/* The panels of one tile as a matrix of their own; first is a multiple of 16. */
+static cyb_matrix tile_of(const cyb_matrix *table, uint32_t first, uint32_t rows) {
+  size_t row_bytes = table->type == CYB_F16 ? (size_t)table->columns * 2 : (size_t)(table->columns / CYB_QUANT_GROUP) * 34;
+  cyb_matrix tile = *table;
+  tile.rows = rows;
+  tile.data = (const uint8_t *)table->data + first * row_bytes;
+  return tile;
+}
+
+static int continues(const cyb_engine *engine, const cyb_job *job, uint32_t k) {
+  return k > 1 && job->row.tape < engine->tape.keep_slots && job->level == k - 1;
+}
+
+static int is_kept(const cyb_engine *engine, const cyb_job *job, uint32_t k) {
+  return job->row.tape < engine->tape.keep_slots && k < job->depth_max;
+}
+
+/* Accumulators of jobs[0..n) for rows [first, first+rows) of the table into sums [n][TILE]. */
+static void accumulate(const task *t, cyb_job **jobs, uint32_t n, const cyb_activations *x, uint32_t first, uint32_t rows,
+                       float *sums) {
+  cyb_engine *engine = t->engine;
+  const cyb_model *model = &engine->model;
+  uint32_t panels = (rows + CYB_PANEL_ROWS - 1) / CYB_PANEL_ROWS;
+  for (int again = 0; again <= 1; again++) {
+    uint32_t index[ROWS], count = 0;
+    for (uint32_t r = 0; r < n; r++)
+      if (continues(engine, jobs[r], t->k) != again)
+        index[count++] = r;
+    if (!count)
+      continue;
+    for (uint32_t r = 0; r < count && !again; r++)
+      memcpy(sums + (size_t)index[r] * TILE, engine->tape.accumulator + (size_t)jobs[index[r]]->row.tape * engine->padded_vocabulary + first,
+             panels * CYB_PANEL_ROWS * sizeof *sums);
+    for (uint32_t k = again ? 1 : t->k; k <= t->k; k++) {
+      uint32_t begin = k > 1 ? model->width[k - 2] : 0;
+      cyb_matrix part = tile_of(&model->embedding[k - 1], first, rows);
+      cyb_activations columns = *x;
+      columns.x += begin;
+      columns.q += begin;
+      columns.scale += begin / CYB_QUANT_GROUP;
+      engine->kernels->product(&part, 0, panels, &columns, index, count, k > 1 ? sums : NULL, sums, TILE);
+    }
+  }
+  for (uint32_t r = 0; r < n; r++)
+    if (is_kept(engine, jobs[r], t->k))
+      memcpy(engine->tape.accumulator + (size_t)jobs[r]->row.tape * engine->padded_vocabulary + first, sums + (size_t)r * TILE,
+             panels * CYB_PANEL_ROWS * sizeof *sums);
+}
+
+static void do_item(const task *t, uint32_t item, float *scratch) {
+  cyb_engine *engine = t->engine;
+  const cyb_model *model = &engine->model;
+  const cyb_tape *tape = &engine->tape;
+  uint32_t first_job = item / t->ranges * ROWS, range = item % t->ranges;
+  uint32_t n = t->n - first_job < ROWS ? t->n - first_job : ROWS;
+  cyb_job **jobs = t->jobs + first_job;
+  uint32_t width = tape->width, groups = width / CYB_QUANT_GROUP, end = model->width[t->k - 1];
+  float *sums = scratch, *x = scratch + (size_t)ROWS * TILE;
+  float *scale = x + (size_t)ROWS * width;
+  int16_t *q = (int16_t *)(void *)(scale + (size_t)ROWS * groups);
+  float factor[ROWS];
+  for (uint32_t r = 0; r < n; r++) {
+    uint32_t slot = jobs[r]->row.tape;
+    memcpy(x + (size_t)r * width, tape->x + (size_t)slot * width, end * sizeof *x);
+    memcpy(q + (size_t)r * width, tape->final_q + (size_t)slot * width, end * sizeof *q);
+    memcpy(scale + (size_t)r * groups, tape->final_scale + (size_t)slot * groups, end / CYB_QUANT_GROUP * sizeof *scale);
+    float mean = tape->squares[(size_t)(2 * model->layers) * tape->slots + slot] / (float)end;
+    factor[r] = model->tau[t->k - 1] * (1.0f / sqrtf(mean + model->epsilon));
+    cyb_best_clear(&engine->partial_best[(size_t)(first_job + r) * t->ranges + range]);
+  }
+  cyb_activations input = {x, q, scale, width, width, groups};
+  for (uint32_t tile = t->tiles * range / t->ranges; tile < t->tiles * (range + 1) / t->ranges; tile++) {
+    uint32_t first = tile * TILE, rows = model->vocabulary - first < TILE ? model->vocabulary - first : TILE;
+    accumulate(t, jobs, n, &input, first, rows, sums);
+    for (uint32_t r = 0; r < n; r++) {
+      float *logits = sums + (size_t)r * TILE;
+      engine->kernels->logits(logits, factor[r], model->beta[t->k - 1], model->log_focus + first, rows, logits);
+      float *stats = engine->tile_stats + ((size_t)(first_job + r) * t->tiles + tile) * 2;
+      engine->kernels->tile_softmax(logits, rows, &stats[0], &stats[1]);
+      cyb_best_offer(&engine->partial_best[(size_t)(first_job + r) * t->ranges + range], logits, first, rows);
+      if (jobs[r]->logits)
+        memcpy(jobs[r]->logits + first, logits, rows * sizeof *logits);
+    }
+  }
+}
+
+static void work(void *argument, uint32_t worker, uint32_t workers) {
+  task *t = argument;
+  (void)workers;
+  uint32_t items = (t->n + ROWS - 1) / ROWS * t->ranges;
+  for (uint32_t item; (item = atomic_fetch_add(&t->next, 1)) < items;)
+    do_item(t, item, t->engine->scratch + worker * t->engine->scratch_floats);
+}
+
+void cyb_output(cyb_engine *engine, cyb_job **jobs, uint32_t n, uint32_t k) {
+  if (n == 0)
+    return;
+  const cyb_model *model = &engine->model;
+  uint32_t workers = cyb_threads_count(engine->threads), groups = (n + ROWS - 1) / ROWS;
+  task t = {.engine = engine, .jobs = jobs, .n = n, .k = k};
+  t.tiles = (model->vocabulary + TILE - 1) / TILE;
+  t.ranges = groups >= 2 * workers ? 1 : 2 * workers;
+  if (t.ranges > t.tiles)
+    t.ranges = t.tiles;
+  if (t.ranges > engine->max_ranges)
+    t.ranges = engine->max_ranges;
+  atomic_init(&t.next, 0);
+  cyb_threads_run(engine->threads, work, &t);
+  cyb_counters *counters = &engine->counters;
+  for (uint32_t r = 0; r < n; r++) {
+    cyb_job *job = jobs[r];
+    const float *stats = engine->tile_stats + (size_t)r * t.tiles * 2;
+    job->maximum = stats[0];
+    job->sum = stats[1];
+    for (uint32_t tile = 1; tile < t.tiles; tile++) {
+      float maximum = job->maximum > stats[2 * tile] ? job->maximum : stats[2 * tile];
+      job->sum = job->sum * cyb_exp(job->maximum - maximum) + stats[2 * tile + 1] * cyb_exp(stats[2 * tile] - maximum);
+      job->maximum = maximum;
+    }
+    cyb_best_clear(&job->best);
+    for (uint32_t range = 0; range < t.ranges; range++) {
+      const cyb_best *part = &engine->partial_best[(size_t)r * t.ranges + range];
+      for (uint32_t i = 0; i < part->n; i++)
+        cyb_best_offer(&job->best, &part->logit[i], part->id[i], 1);
+    }
+    cyb_best_sort(&job->best);
+    uint32_t begin = continues(engine, job, k) ? model->width[k - 2] : 0;
+    counters->multiply_adds += (uint64_t)model->vocabulary * (model->width[k - 1] - begin);
+    if (begin)
+      counters->other_bytes += (uint64_t)model->vocabulary * 4;
+    if (is_kept(engine, job, k))
+      counters->other_bytes += (uint64_t)model->vocabulary * 4;
+  }
+  int again = 0;
+  for (uint32_t r = 0; r < n; r++)
+    again |= !continues(engine, jobs[r], k);
+  for (uint32_t j = again ? 1 : k; j <= k; j++)
+    counters->weight_bytes[j - 1] += engine->table_bytes[j - 1];
+  for (uint32_t r = 0; r < n; r++)
+    jobs[r]->level = k;
+}

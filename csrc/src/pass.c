@@ -1,0 +1,203 @@
+/* pass.c - building and running a pass; see pass.h. */
+#include "engine.h"
+#include <string.h>
+
+enum { P = CYB_PAGE_POSITIONS };
+
+static int add_row(cyb_engine *engine, cyb_sequence *sequence, uint32_t position, uint32_t level, uint32_t write_from) {
+  if (engine->fill_count == engine->fill_capacity)
+    return 0;
+  const cyb_chunk *chunk = &engine->chunks.items[sequence->chunks[position / P]];
+  cyb_row *row = &engine->fill[engine->fill_count];
+  row->sequence = sequence;
+  row->position = position;
+  row->token = chunk->tokens[position % P];
+  row->tape = engine->decode_capacity + engine->fill_count;
+  row->level = (uint8_t)level;
+  row->write_from = (uint8_t)write_from;
+  engine->fill_count++;
+  return 1;
+}
+
+/* Canonical KV of blocks 1..level for positions before `position`. */
+static int gather_canonical(cyb_engine *engine, cyb_sequence *sequence, uint32_t position, uint32_t level) {
+  cyb_chunks *chunks = &engine->chunks;
+  for (uint32_t i = 0; i < sequence->count && i * P < position; i++) {
+    uint32_t id = sequence->chunks[i];
+    cyb_chunk *chunk = &chunks->items[id];
+    uint32_t need = position - i * P < chunk->count ? position - i * P : chunk->count;
+    for (uint32_t offset = chunk->planned[level - 1]; offset < need; offset++) {
+      uint32_t from = level;
+      while (from > 1 && chunk->planned[from - 2] <= offset)
+        from--;
+      if (engine->fill_count == engine->fill_capacity)
+        return CYB_GATHER_ROWS_FULL;
+      if (!cyb_chunk_allocate(chunks, id, engine->slot_end[from - 1], engine->slot_end[level]))
+        return CYB_GATHER_POOL_FULL;
+      add_row(engine, sequence, i * P + offset, level, from);
+      for (uint32_t k = from; k <= level; k++)
+        chunk->planned[k - 1] = (uint8_t)(offset + 1);
+    }
+  }
+  return CYB_GATHER_DONE;
+}
+
+/* Private KV of blocks >= 2 under zeros and window: what was released, and the newest holes of a window. */
+static int gather_private(cyb_engine *engine, cyb_sequence *sequence, uint32_t position, uint32_t level, uint32_t base) {
+  cyb_chunks *chunks = &engine->chunks;
+  uint32_t first = sequence->shared * P, newest = position;
+  if (sequence->inherit == CYB_INHERIT_WINDOW && level > 1) {
+    uint32_t left = sequence->window;
+    while (newest > first && left > 0) {
+      newest--;
+      if (newest % P < chunks->items[sequence->chunks[newest / P]].count && sequence->depth[newest] < level)
+        left--;
+    }
+  }
+  for (uint32_t q = first; q < position; q++) {
+    if (q % P >= chunks->items[sequence->chunks[q / P]].count)
+      continue;
+    if (sequence->depth[q] == 0)
+      sequence->depth[q] = (uint8_t)base;
+    uint32_t want = sequence->depth[q];
+    if (sequence->inherit == CYB_INHERIT_WINDOW && level > 1 && q >= newest && want < level)
+      want = level;
+    uint32_t have = sequence->have[q] ? sequence->have[q] : 1;
+    if (want <= have)
+      continue;
+    if (engine->fill_count == engine->fill_capacity)
+      return CYB_GATHER_ROWS_FULL;
+    if (!cyb_sequence_overlay(sequence, chunks, q / P, engine->slot_end[have], engine->slot_end[want]))
+      return CYB_GATHER_POOL_FULL;
+    add_row(engine, sequence, q, want, have + 1);
+    sequence->depth[q] = sequence->have[q] = (uint8_t)want;
+  }
+  return CYB_GATHER_DONE;
+}
+
+int cyb_gather(cyb_engine *engine, cyb_sequence *sequence, uint32_t position, uint32_t level, uint32_t base) {
+  if (sequence->inherit == CYB_INHERIT_BACKFILL)
+    return gather_canonical(engine, sequence, position, level);
+  int status = gather_canonical(engine, sequence, position, 1);
+  return status == CYB_GATHER_DONE ? gather_private(engine, sequence, position, level, base) : status;
+}
+
+int cyb_plan_decode(cyb_engine *engine, cyb_sequence *sequence, uint32_t position, uint32_t level, uint8_t *write_from) {
+  cyb_chunks *chunks = &engine->chunks;
+  uint32_t id = sequence->chunks[position / P], offset = position % P;
+  cyb_chunk *chunk = &chunks->items[id];
+  uint32_t top = sequence->inherit == CYB_INHERIT_BACKFILL ? level : 1;
+  uint32_t from = top + 1;
+  while (from > 1 && chunk->planned[from - 2] <= offset)
+    from--;
+  if (from <= top && !cyb_chunk_allocate(chunks, id, engine->slot_end[from - 1], engine->slot_end[top]))
+    return 0;
+  if (top < level) {
+    uint32_t have = sequence->have[position] ? sequence->have[position] : 1;
+    if (have < level) {
+      if (!cyb_sequence_overlay(sequence, chunks, position / P, engine->slot_end[have], engine->slot_end[level]))
+        return 0;
+      if (from > top)
+        from = have + 1;
+      sequence->have[position] = (uint8_t)level;
+    } else if (from > top) {
+      from = level + 1;
+    }
+    sequence->depth[position] = (uint8_t)level;
+  } else if (sequence->inherit != CYB_INHERIT_BACKFILL && sequence->depth[position] == 0) {
+    sequence->depth[position] = 1;
+  }
+  for (uint32_t k = 1; k <= top; k++)
+    if (chunk->planned[k - 1] <= offset)
+      chunk->planned[k - 1] = (uint8_t)(offset + 1);
+  *write_from = (uint8_t)from;
+  return 1;
+}
+
+/* KV bytes that block k of these rows reads: each chunk once a pass, however many rows read it from cache. */
+static void count_kv(cyb_engine *engine, const cyb_row *const *rows, uint32_t n, uint32_t k) {
+  cyb_chunks *chunks = &engine->chunks;
+  uint64_t position_bytes = (uint64_t)(engine->slot_end[k] - engine->slot_end[k - 1]) * engine->pool.page_bytes / P;
+  engine->stamp++;
+  for (uint32_t r = 0; r < n; r++) {
+    const cyb_sequence *sequence = rows[r]->sequence;
+    int is_private = sequence->inherit != CYB_INHERIT_BACKFILL && k > 1;
+    for (uint32_t i = is_private ? sequence->shared : 0; i <= rows[r]->position / P; i++) {
+      cyb_chunk *chunk = &chunks->items[sequence->chunks[i]];
+      if (chunk->stamp == engine->stamp)
+        continue;
+      chunk->stamp = engine->stamp;
+      uint64_t bytes = position_bytes * chunk->count;
+      if (chunk->references > 1 || chunk->layer <= CYB_LAYER_GROUP)
+        engine->counters.kv_bytes_shared += bytes;
+      else
+        engine->counters.kv_bytes_personal += bytes;
+    }
+  }
+}
+
+static uint32_t attended(const cyb_engine *engine, const cyb_row *row, uint32_t k) {
+  const cyb_sequence *sequence = row->sequence;
+  uint32_t n = 0;
+  for (uint32_t i = 0; i <= row->position / P; i++) {
+    const cyb_chunk *chunk = &engine->chunks.items[sequence->chunks[i]];
+    uint32_t upto = row->position - i * P + 1;
+    if (sequence->inherit != CYB_INHERIT_BACKFILL && k > 1)
+      n += (uint32_t)__builtin_popcount(cyb_sequence_mask(sequence, &engine->chunks, i, k, row->position));
+    else
+      n += upto < chunk->count ? upto : chunk->count;
+  }
+  return n;
+}
+
+static void block_pass(cyb_engine *engine, const cyb_row *const *rows, uint32_t n, uint32_t k) {
+  if (n == 0)
+    return;
+  const cyb_model *model = &engine->model;
+  uint32_t block = model->width[k - 1] - (k > 1 ? model->width[k - 2] : 0);
+  uint64_t attention = 0;
+  for (uint32_t r = 0; r < n; r++)
+    attention += attended(engine, rows[r], k);
+  cyb_counters *counters = &engine->counters;
+  counters->multiply_adds += n * cyb_layer_multiply_adds(engine, k) + 2 * attention * block * model->layers;
+  counters->passes[k - 1]++;
+  counters->weight_bytes[k - 1] += engine->block_bytes[k - 1];
+  /* activations written and read back once a layer: residual, three quantised inputs and the gated units */
+  counters->other_bytes += (uint64_t)n * model->layers * block * (4 + 3 * 2) * 2;
+  count_kv(engine, rows, n, k);
+  cyb_forward_block(engine, rows, n, k);
+}
+
+void cyb_run_pass(cyb_engine *engine, cyb_row *decode, uint32_t n, uint32_t level, int from_start) {
+  const cyb_row *rows[engine->fill_count + n + 1];
+  uint32_t deepest = n ? level : 0;
+  for (uint32_t r = 0; r < engine->fill_count; r++)
+    if (engine->fill[r].level > deepest)
+      deepest = engine->fill[r].level;
+  for (uint32_t k = 1; k <= deepest; k++) {
+    uint32_t count = 0;
+    for (uint32_t r = 0; r < engine->fill_count; r++)
+      if (engine->fill[r].level >= k)
+        rows[count++] = &engine->fill[r];
+    for (uint32_t r = 0; r < n; r++)
+      if (from_start ? k <= level : k == level)
+        rows[count++] = &decode[r];
+    block_pass(engine, rows, count, k);
+  }
+  cyb_chunks *chunks = &engine->chunks;
+  for (uint32_t r = 0; r < engine->fill_count + n; r++) {
+    const cyb_row *row = r < engine->fill_count ? &engine->fill[r] : &decode[r - engine->fill_count];
+    cyb_chunk *chunk = &chunks->items[row->sequence->chunks[row->position / P]];
+    int canonical = row->sequence->inherit == CYB_INHERIT_BACKFILL;
+    uint32_t top = r < engine->fill_count ? row->level : level;
+    for (uint32_t k = 1; k <= top; k++) {
+      if (k > 1 && r < engine->fill_count && k >= row->write_from)
+        engine->counters.filled[k - 1]++;
+      if ((canonical || k == 1) && chunk->filled[k - 1] <= row->position % P)
+        chunk->filled[k - 1] = (uint8_t)(row->position % P + 1);
+      if (chunk->planned[k - 1] < chunk->filled[k - 1])
+        chunk->planned[k - 1] = chunk->filled[k - 1];
+    }
+  }
+  engine->fill_count = 0;
+}
