@@ -200,7 +200,7 @@ class Engine:
     # ---- agents -----------------------------------------------------------------------------------------------------
 
     def create_agent(self, group: int, cid: bytes, goal: int = 0, serial: int = 0) -> int:
-        """A new idle agent; sampling is seeded by (engine seed, serial, position). Returns its slot."""
+        """A new idle agent; sampling is seeded by (engine seed, serial, episode, position). Returns its slot."""
         slot = ffi.new("uint32_t *")
         check(lib.cyb_agent_create(self._engine, group, _cid(cid), goal, serial, slot))
         return int(slot[0])
@@ -255,6 +255,10 @@ class Engine:
     def set_goal(self, slot: int, goal: int) -> None:
         """Index in the goal tree, 0 = none."""
         check(lib.cyb_agent_set_goal(self._engine, slot, goal))
+
+    def set_next_episode(self, slot: int, episode: int) -> None:
+        """Numbers the episode that ``begin`` starts next (from 1); sampling depends on it, so a resumed session sets it."""
+        check(lib.cyb_agent_set_next_episode(self._engine, slot, episode))
 
     def set_group(self, slot: int, group: int) -> None:
         """Moves the agent under another group's policy."""

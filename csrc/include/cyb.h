@@ -153,7 +153,7 @@ typedef struct cyb_agent {
 } cyb_agent;
 
 enum { CYB_AGENT_FREE = 0, CYB_AGENT_IDLE = 1, CYB_AGENT_RUNNING = 2, CYB_AGENT_PAUSED = 3, CYB_AGENT_PREEMPTED = 4 };
-/* A new idle agent; sampling is seeded by (engine seed, serial, position): serial should be unique and stable. */
+/* A new idle agent; sampling is seeded by (engine seed, serial, episode, position): serial should be unique and stable. */
 cyb_status cyb_agent_create(cyb_engine *engine, uint32_t group, const uint8_t *id /* [36] */, cyb_goal_ref goal, uint64_t serial,
                             uint32_t *slot);
 /* Starts an episode: drops the pages of the last one, maps the context, then personal tokens (padded to a page end), then the
@@ -171,6 +171,9 @@ cyb_status cyb_agent_release_pages(cyb_engine *engine, uint32_t slot); /* preemp
 cyb_status cyb_agent_fork(cyb_engine *engine, uint32_t slot, const uint8_t *id /* [36] */, uint64_t serial, uint32_t *fork);
 cyb_status cyb_agent_set_depth(cyb_engine *engine, uint32_t slot, uint32_t depth_min, uint32_t depth_max); /* 0,0 = the group's */
 cyb_status cyb_agent_set_goal(cyb_engine *engine, uint32_t slot, cyb_goal_ref goal);
+/* Numbers the episode that cyb_agent_begin starts next (from 1, counted up by itself): sampling depends on it, so a resumed
+** session sets it. */
+cyb_status cyb_agent_set_next_episode(cyb_engine *engine, uint32_t slot, uint32_t episode);
 cyb_status cyb_agent_set_group(cyb_engine *engine, uint32_t slot, uint32_t group);
 cyb_status cyb_agent_get(cyb_engine *engine, uint32_t slot, cyb_agent *agent);
 /* The agent's tokens (context excluded, personal excluded: prompt and generated) and the level of each (0 = prompt). */

@@ -330,6 +330,16 @@ cyb_status cyb_agent_set_goal(cyb_engine *engine, uint32_t slot, cyb_goal_ref go
   return CYB_OK;
 }
 
+cyb_status cyb_agent_set_next_episode(cyb_engine *engine, uint32_t slot, uint32_t episode) {
+  cyb_slot *agent = find(engine, slot);
+  if (!agent)
+    return CYB_NOT_FOUND;
+  if (!episode)
+    return cyb_fail(CYB_INVALID_ARGUMENT, "episodes are numbered from 1");
+  agent->episode = episode - 1;
+  return CYB_OK;
+}
+
 cyb_status cyb_agent_set_group(cyb_engine *engine, uint32_t slot, uint32_t group) {
   cyb_slot *agent = find(engine, slot);
   if (!agent)

@@ -275,6 +275,7 @@ def _resume_agents(swarm: Swarm, state: dict[str, Any], arrays: dict[str, NDArra
         inherit = swarm.groups[int(values["group"])].policy.inherit
         exact = inherit == "backfill" or bool(values["needs_episode"])
         prompt = tokens if exact else tokens[: int(values["prompt_length"])]
+        engine.set_next_episode(slot, int(values["episode"]))
         engine.begin(slot, version.context, saved["personal"], prompt)
         if not exact and len(prompt) < len(tokens):
             redraw[slot] = tokens, depths
@@ -305,6 +306,7 @@ def _redraw(swarm: Swarm, walks: dict[int, tuple[list[int], list[int]]]) -> list
         if drawn.tolist() != tokens or levels.tolist() != depths:
             different += 1  # the policy changed, or a fork joined, in the middle of this walk
             version = swarm.layers.version_of(int(agents.version[slot]))
+            engine.set_next_episode(slot, int(agents.episode[slot]))
             engine.begin(slot, version.context, agents.personal[slot], tokens)
             if agents.paused[slot]:
                 engine.pause(slot)

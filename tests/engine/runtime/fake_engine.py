@@ -65,7 +65,7 @@ class FakeEngine:
             if agent is None:
                 self.slots[slot] = {
                     "group": group, "goal": goal, "serial": serial, "state": IDLE, "tokens": [], "depths": [], "start": 0,
-                    "bounds": (0, 0), "generated": 0, "salt": b"", "last": 0,
+                    "bounds": (0, 0), "generated": 0, "salt": b"", "last": 0, "episode": 0,
                 }  # fmt: skip
                 return slot
         raise NativeError(BAD_STATE, "no slot is free")
@@ -81,7 +81,8 @@ class FakeEngine:
         assert context not in self.released
         assert len(prompt)
         assert agent["state"] != PAUSED
-        text = repr((self.contexts[context], list(personal)))
+        agent["episode"] += 1
+        text = repr((self.contexts[context], list(personal), agent["episode"]))
         agent.update(
             tokens=list(prompt), depths=[0] * len(prompt), start=32, state=RUNNING, salt=hashlib.sha256(text.encode()).digest()
         )
@@ -105,7 +106,7 @@ class FakeEngine:
     def fork(self, slot: int, cid: bytes, serial: int) -> int:
         origin = self._agent(slot)
         fork = self.create_agent(origin["group"], cid, origin["goal"], serial)
-        copied = {key: origin[key] for key in ("state", "start", "bounds", "salt", "last")}
+        copied = {key: origin[key] for key in ("state", "start", "bounds", "episode", "salt", "last")}
         self._agent(fork).update(copied, tokens=list(origin["tokens"]), depths=list(origin["depths"]))
         return fork
 
@@ -114,6 +115,9 @@ class FakeEngine:
 
     def set_goal(self, slot: int, goal: int) -> None:
         self._agent(slot)["goal"] = goal
+
+    def set_next_episode(self, slot: int, episode: int) -> None:
+        self._agent(slot)["episode"] = episode - 1
 
     def set_group(self, slot: int, group: int) -> None:
         self._agent(slot)["group"] = group
