@@ -18,6 +18,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from engine.errors import NativeError, UserError
 from engine.model.model import Model
 from engine.model.policy import Policy
@@ -249,10 +251,10 @@ class Runtime:
             if self._versions.get(group.id, group.newest) != group.newest:
                 self._say("context", f"{group.name}: version {group.newest}, {len(group.version.facts)} facts in memory")
             self._versions[group.id] = group.newest
-        for event in engine.events():
-            kind = _event_name(int(event["kind"]))
-            if kind in LOGGED_EVENTS:
-                self._say(kind, f"a{int(swarm.agents.id[int(event['slot'])])}")
+        for kind, count in zip(*np.unique(engine.events()["kind"], return_counts=True), strict=True):
+            name = _event_name(int(kind))
+            if name in LOGGED_EVENTS:
+                self._say(name, f"{count} agents: the pool is full")
         if swarm.tick == BASELINE_AFTER_TICKS or (swarm.tick > BASELINE_AFTER_TICKS and swarm.measures.baselines is None):
             self._start_baselines(swarm)
 

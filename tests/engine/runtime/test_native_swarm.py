@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +76,18 @@ def test_the_digest_does_not_depend_on_threads_or_bounds(model: Model, inherit: 
     }
     assert len(digests) == 1
     assert run(model, 9, 15, 8, policy=policy, threads=1)["digest"] not in digests
+
+
+def test_a_pool_that_is_too_small_preempts_and_changes_no_token(model: Model) -> None:
+    def with_pages(pages: int) -> dict[str, Any]:
+        return run(
+            model, 20, 12, 7, threads=1, make_engine=lambda model, config: Engine(model.native, replace(config, pages=pages))
+        )
+
+    results = with_pages(2000), with_pages(60)
+    assert results[0]["digest"] == results[1]["digest"]
+    assert results[0]["links"] == results[1]["links"]
+    assert results[1]["pool"]["pages_used"] <= 60
 
 
 def test_agents_of_a_group_map_the_same_pages_and_a_fork_copies_none(model: Model) -> None:
