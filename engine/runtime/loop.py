@@ -28,6 +28,7 @@ from engine.runtime.commands import Accept, Command, Receipt, Reject
 from engine.runtime.ledger import Ledger
 from engine.runtime.operator import Operator
 from engine.runtime.picture import Picture, empty_snapshot
+from engine.runtime.recovery import recover
 from engine.runtime.sizing import engine_config
 from engine.runtime.snapshot import LogLine, Snapshot, TokenRecord
 from engine.runtime.streams import Streams
@@ -180,7 +181,10 @@ class Runtime:
             atexit.unregister(self._at_exit)
 
     def _work(self, engine: Engine, seed: int) -> None:
-        ledger = self._open_ledger()
+        with contextlib.closing(self._open_ledger()) as ledger:
+            self._work_with(engine, seed, ledger)
+
+    def _work_with(self, engine: Engine, seed: int, ledger: Ledger) -> None:
         swarm = Swarm(self.model, engine, seed=seed, budget=self.settings.budget, live=True, ledger=ledger)
         if self.settings.policy is not None:
             swarm.default_policy = self.settings.policy
@@ -190,6 +194,9 @@ class Runtime:
         if self._state is not None:
             for notice in session.resume(swarm, *self._state):
                 self._say("session", notice)
+            recovered = recover(swarm, session.ledger_records(self._path), self._state[0]["ledger_records"])
+            if recovered:
+                self._say("session", f"{recovered} decisions of yours since the last save were taken from the ledger")
             self._say("session", f"resumed {self._path.stem} at tick {swarm.tick}: {len(swarm.agents)} agents")
             self._state = None
         else:
@@ -204,7 +211,6 @@ class Runtime:
             self._loop(swarm, engine, telemetry, picture, operator)
         finally:
             self._save(swarm)
-            ledger.close()
 
     def _loop(self, swarm: Swarm, engine: Engine, telemetry: Telemetry, picture: Picture, operator: Operator) -> None:
         published = 0.0
@@ -227,10 +233,15 @@ class Runtime:
             self._wake.clear()
             now = time.perf_counter()
             if stale and now - published >= SNAPSHOT_SECONDS:
-                self._snapshot = picture.take(self._running, self._log, engine.counters(), session=self._path.stem)
+                self._snapshot = picture.take(self._running, self._log, engine.counters(), **self._texts(swarm))
                 published, stale = now, False
             if time.monotonic() - self._saved > AUTOSAVE_SECONDS:
                 self._autosave(swarm)
+
+    def _texts(self, swarm: Swarm) -> dict[str, str]:
+        """What is shown to people and not fed to the model."""
+        layers = swarm.layers
+        return {"session": self._path.stem, "hardware": layers.hardware, "output_format": layers.output_format}
 
     def _apply(self, operator: Operator) -> bool:
         """Applies waiting commands in order of submission."""

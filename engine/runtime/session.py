@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from engine.errors import UserError
 from engine.files import write_atomically
 from engine.model.policy import Policy
+from engine.runtime import ledger
 from engine.runtime.agents import Population, agent_cid
 from engine.runtime.context_layers import Group
 from engine.runtime.goals import IMMEDIATE, Goal
@@ -54,6 +55,14 @@ def ledger_path(path: Path) -> Path:
     return path.with_suffix(".ledger")
 
 
+def ledger_records(path: Path) -> list[dict[str, Any]]:
+    """What the ledger beside a session file holds; empty where it cannot be read."""
+    try:
+        return ledger.read(ledger_path(path))[0]
+    except OSError:
+        return []
+
+
 # ---- saving -------------------------------------------------------------------------------------------------------------
 
 
@@ -61,7 +70,7 @@ def state_of(swarm: Swarm) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     """Everything a resume needs, as JSON and arrays. Call between ticks."""
     agents = swarm.agents
     rows = agents.slots
-    walks = [swarm.engine.agent_tokens(int(slot)) if agents.episode[slot] else _NO_WALK for slot in rows]
+    walks = [_walk(swarm, int(slot)) for slot in rows]
     lengths = np.array([len(tokens) for tokens, _ in walks], np.int64)
     arrays: dict[str, NDArray[Any]] = {f"agents.{name}": getattr(agents, name)[rows] for name in _ROW_FIELDS}
     arrays["agents.by_level"] = agents.by_level[rows]
@@ -95,6 +104,15 @@ def state_of(swarm: Swarm) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         "ledger_records": swarm.ledger.count,
     }
     return state, arrays
+
+
+def _walk(swarm: Swarm, slot: int) -> tuple[NDArray[np.uint32], NDArray[np.uint8]]:
+    """Tokens and depths of the present walk; not those of a tick that failed half-way."""
+    if not swarm.agents.episode[slot]:
+        return _NO_WALK
+    length = int(swarm.agents.walk_length[slot])
+    tokens, depths = swarm.engine.agent_tokens(slot)
+    return tokens[:length], depths[:length]
 
 
 _NO_WALK = (np.zeros(0, np.uint32), np.zeros(0, np.uint8))

@@ -320,6 +320,8 @@ class Swarm:
         evidence = {
             "proposal": entry.id,
             "link": [self._cid_text(token) for token in link],
+            "tokens": list(link),
+            "group": entry.group,
             "labels": [self.label(token) for token in link],
             "agent": agent_cid(self.seed, entry.agent).hex(),
             "probability": entry.probability,
