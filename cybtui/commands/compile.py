@@ -1,0 +1,70 @@
+"""``cybtui compile``: a graph becomes a model file."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any
+
+
+def _levels(text: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(part) for part in text.split(","))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a list of widths like 64,256,512") from None
+
+
+def add_parser(subparsers: Any) -> None:
+    """Adds the command to the parser."""
+    parser = subparsers.add_parser("compile", help="compile a graph into a .cyb model", description="Compiles a graph into a model file.")
+    parser.add_argument("source", type=Path, help="a triples file, or a folder with a WordNet database")
+    parser.add_argument("-o", "--output", type=Path, required=True, metavar="F.cyb", help="the model file to write")
+    parser.add_argument("--levels", type=_levels, default=(64, 256, 512), metavar="A,B,C", help="widths, multiples of 32 (64,256,512)")
+    parser.add_argument("--format", default="auto", help="auto, triples or wordnet")
+    parser.add_argument("--hold-out", type=float, default=0.0, metavar="FRACTION", help="links to hide for evaluation, both directions")
+    parser.add_argument("--valid", type=Path, metavar="FILE", help="triples for early stopping and policy (else 2 %% of the source)")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--finetune", type=float, default=0.0, metavar="SECONDS", help="train in MLX for so long; 0: closed form only")
+    parser.add_argument("--finetune-steps", type=int, default=0, metavar="N", help="train for exactly N steps instead")
+    parser.add_argument("--particles", type=int, default=0, metavar="N", help="keep the N particles of highest focus")
+    parser.add_argument("--name", default="", help="the model's name (else the file's)")
+    parser.add_argument("--json", metavar="FILE", help="write the result as JSON; - for standard output")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Runs the command; returns its exit status."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    from cybtui.commands.json_output import write_json
+    from engine.compile.pipeline import CompileOptions, compile_source
+
+    options = CompileOptions(
+        source=args.source,
+        output=args.output,
+        levels=args.levels,
+        format=args.format,
+        hold_out=args.hold_out,
+        valid=args.valid,
+        seed=args.seed,
+        finetune=args.finetune,
+        finetune_steps=args.finetune_steps,
+        particles=args.particles,
+        name=args.name,
+    )
+    console = Console(file=sys.stderr)
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task("read", total=1.0)
+        result = compile_source(options, lambda stage, share: bar.update(task, description=stage, completed=share))
+    if args.json:
+        write_json(args.json, result)
+    else:
+        Console().print(
+            f"{result['file']}: {result['particles']:,} particles, {result['cyberlinks']:,} links, levels "
+            f"{'/'.join(map(str, result['levels']))}, {result['basis']}, "
+            f"{sum(result['seconds'].values()):.1f} s, {result['hidden']:,} links hidden"
+        )
+    return 0
