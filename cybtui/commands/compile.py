@@ -28,9 +28,9 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument("--finetune", type=float, default=0.0, metavar="SECONDS", help="train in MLX for so long; 0: closed form only")
     parser.add_argument("--finetune-steps", type=int, default=0, metavar="N", help="train for exactly N steps instead")
     parser.add_argument("--particles", type=int, default=0, metavar="N", help="keep the N particles of highest focus")
+    parser.add_argument("--no-policy", action="store_true", help="leave out measuring depth policies after fine-tuning")
     parser.add_argument("--name", default="", help="the model's name (else the file's)")
     parser.add_argument("--json", metavar="FILE", help="write the result as JSON; - for standard output")
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -53,6 +53,7 @@ def run(args: argparse.Namespace) -> int:
         finetune_steps=args.finetune_steps,
         particles=args.particles,
         name=args.name,
+        measure_policy=not args.no_policy,
     )
     console = Console(file=sys.stderr)
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())

@@ -30,7 +30,7 @@ class Recipe:
     head_size: int = 32
     ffn_multiple: int = 2
     queries: int = 2048
-    contexts: int = 256
+    contexts: int = 128
     contexts_every: int = 4
     learning_rate: float = 1e-3
     weight_decay: float = 0.01

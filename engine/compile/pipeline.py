@@ -49,6 +49,7 @@ class CompileOptions:
     finetune_steps: int = 0
     particles: int = 0
     name: str = ""
+    measure_policy: bool = True
 
 
 def check_levels(levels: Sequence[int]) -> tuple[int, ...]:
@@ -209,7 +210,7 @@ def compile_source(options: CompileOptions, progress: Progress | None = None) ->
         provenance,
         embedding_type="f16" if basis == "spectral" else "q8",
     )
-    if basis == "tuned" and len(valid):
+    if basis == "tuned" and len(valid) and options.measure_policy:
         from engine.compile.policy import measure_and_store
 
         policy = measure_and_store(options.output)

@@ -17,6 +17,7 @@ from engine.graph.cybergraph import Cybergraph
 from engine.graph.sparse import SparseMatrix, symmetric_entries
 
 DEGREE, ROUNDS = 12, 4
+SMALL = 1e8  # multiply-adds below which QR is as good
 
 
 @dataclass(frozen=True)
@@ -116,13 +117,22 @@ def _filter(matrix: SparseMatrix, block: NDArray[np.float32], low: float) -> NDA
 
 
 def _orthonormal(block: NDArray[np.float32], locked: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Orthonormal columns that are orthogonal to ``locked``, by block Gram–Schmidt and a Cholesky factor, twice."""
+    """Orthonormal columns that are orthogonal to ``locked``: block Gram–Schmidt, with a Cholesky factor where the block is large."""
     block = block / np.maximum(np.sqrt((block.astype(np.float64) ** 2).sum(axis=0)), 1e-30).astype(np.float32)
     for _ in range(3):
         if locked.shape[1]:
             block = block - locked @ (locked.T @ block)
+        block = _factor(block)
+    return block
+
+
+def _factor(block: NDArray[np.float32]) -> NDArray[np.float32]:
+    if block.size * block.shape[1] > SMALL:
         gram = (block.T @ block).astype(np.float64)
         shift = 1e-6 * float(np.trace(gram)) / len(gram)
-        factor = np.linalg.cholesky(gram + shift * np.eye(len(gram)))
-        block = (block @ np.linalg.inv(factor).T.astype(np.float32)).astype(np.float32)
-    return block
+        try:
+            factor = np.linalg.cholesky(gram + shift * np.eye(len(gram)))
+            return np.asarray(block @ np.linalg.inv(factor).T.astype(np.float32), np.float32)
+        except np.linalg.LinAlgError:
+            pass  # nearly dependent columns: QR copes, slower
+    return np.asarray(np.linalg.qr(block.astype(np.float64))[0], np.float32)
