@@ -28,6 +28,7 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument("--finetune", type=float, default=0.0, metavar="SECONDS", help="train in MLX for so long; 0: closed form only")
     parser.add_argument("--finetune-steps", type=int, default=0, metavar="N", help="train for exactly N steps instead")
     parser.add_argument("--particles", type=int, default=0, metavar="N", help="keep the N particles of highest focus")
+    parser.set_defaults(usage_error=parser.error)
     parser.add_argument("--no-policy", action="store_true", help="leave out measuring depth policies after fine-tuning")
     parser.add_argument("--name", default="", help="the model's name (else the file's)")
     parser.add_argument("--json", metavar="FILE", help="write the result as JSON; - for standard output")
