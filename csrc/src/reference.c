@@ -13,6 +13,8 @@
 #include <math.h>
 #include <stdlib.h>
 
+enum { REFERENCE_COLUMNS = 65536 };
+
 typedef struct state {
   const cyb_model *model;
   const uint32_t *positions; /* [n] */
@@ -25,6 +27,7 @@ typedef struct state {
   float *units;  /* [layers][n][ffn] */
   float *query;  /* [n][width] */
   float *key, *value; /* [layers][n][width], as stored: rounded to half */
+  struct input *in;   /* scratch */
 } state;
 
 static int is_hole(const state *s, uint32_t i, uint32_t k) { return s->holes && s->holes[(size_t)i * s->model->levels + k - 1]; }
@@ -50,32 +53,47 @@ static float element(const cyb_matrix *w, uint32_t row, uint32_t column) {
   return scale * (float)q;
 }
 
-/* One output of W x, going on from start. */
-static float dot(const cyb_matrix *w, uint32_t row, const float *x, float start) {
-  float sum = start;
-  if (w->type == CYB_F16) {
-    for (uint32_t c = 0; c < w->columns; c++)
-      sum = fmaf(f16_at(w, row, c), x[c], sum);
-    return sum;
-  }
-  for (uint32_t g = 0; g < w->columns; g += 32) {
-    float largest = 0, w_scale = 0;
+/* The input of a product: floats, and what the quantisation rule makes of them. Filled once a row of activations. */
+typedef struct input {
+  float x[REFERENCE_COLUMNS];
+  int32_t q[REFERENCE_COLUMNS];
+  float step[REFERENCE_COLUMNS / 32];
+} input;
+
+static void prepare(input *in, const float *x, uint32_t n) {
+  for (uint32_t c = 0; c < n; c++)
+    in->x[c] = x[c];
+  for (uint32_t g = 0; g < n; g += 32) {
+    float largest = 0;
     for (uint32_t c = g; c < g + 32; c++)
       if (fabsf(x[c]) > largest)
         largest = fabsf(x[c]);
     float step = largest / 4095.0f;
-    int64_t whole = 0;
     if (!(step > 1e-30f))
       step = 0;
+    in->step[g / 32] = step;
     for (uint32_t c = g; c < g + 32; c++) {
       float a = step > 0 ? rintf(x[c] / step) : 0;
-      if (a > 4095)
-        a = 4095;
-      if (a < -4095)
-        a = -4095;
-      whole += (int64_t)a * q8_at(w, row, c, &w_scale);
+      in->q[c] = a > 4095 ? 4095 : a < -4095 ? -4095 : (int32_t)a;
     }
-    float factor = w_scale * step;
+  }
+}
+
+/* One output of W x for the columns of `in` from `at` on, going on from start. */
+static float dot(const cyb_matrix *w, uint32_t row, const input *in, uint32_t at, float start) {
+  float sum = start;
+  if (w->type == CYB_F16) {
+    for (uint32_t c = 0; c < w->columns; c++)
+      sum = fmaf(f16_at(w, row, c), in->x[at + c], sum);
+    return sum;
+  }
+  for (uint32_t g = 0; g < w->columns; g += 32) {
+    float scale;
+    int32_t whole = q8_at(w, row, g, &scale) * in->q[at + g];
+    const int8_t *values = (const int8_t *)w->data + ((size_t)(row / 16) * (w->columns / 32) + g / 32) * 544 + 32 + row % 16 * 2;
+    for (uint32_t c = 1; c < 32; c++)
+      whole += values[c / 2 * 32 + c % 2] * in->q[at + g + c];
+    float factor = scale * in->step[(at + g) / 32];
     sum = fmaf((float)whole, factor, sum);
   }
   return sum;
@@ -120,10 +138,11 @@ static void project(state *s, uint32_t layer, uint32_t k, uint32_t i) {
   float r = inverse_rms(s, i, k, 2 * layer);
   for (uint32_t c = begin; c < end; c++)
     s->inputs[row + c] = x[c];
+  prepare(s->in, s->inputs + row, end);
   for (uint32_t c = 0; c < end - begin; c++) {
-    s->query[(size_t)i * s->width + begin + c] = dot(&w[CYB_W_Q], c, s->inputs + row, 0) * r;
-    s->key[row + begin + c] = dot(&w[CYB_W_K], c, s->inputs + row, 0) * r;
-    s->value[row + begin + c] = dot(&w[CYB_W_V], c, s->inputs + row, 0) * r;
+    s->query[(size_t)i * s->width + begin + c] = dot(&w[CYB_W_Q], c, s->in, 0, 0) * r;
+    s->key[row + begin + c] = dot(&w[CYB_W_K], c, s->in, 0, 0) * r;
+    s->value[row + begin + c] = dot(&w[CYB_W_V], c, s->in, 0, 0) * r;
   }
   cyb_rope_table(m->rope_base, hd, s->positions[i], cosine, sine);
   for (uint32_t c = begin; c < end; c += hd) {
@@ -203,17 +222,20 @@ static void finish(state *s, uint32_t layer, uint32_t k, uint32_t i) {
   float *x = s->x + (size_t)i * s->width;
   for (uint32_t at = begin; at < end; at += m->head_size)
     attend(s, layer, k, i, at, s->mixed + row + at);
+  prepare(s->in, s->mixed + row, end);
   for (uint32_t c = 0; c < end - begin; c++)
-    x[begin + c] += dot(&w[CYB_W_O], c, s->mixed + row, 0);
+    x[begin + c] += dot(&w[CYB_W_O], c, s->in, 0, 0);
   float r = inverse_rms(s, i, k, 2 * layer + 1);
   for (uint32_t c = begin; c < end; c++)
     s->middle[row + c] = x[c];
+  prepare(s->in, s->middle + row, end);
   for (uint32_t u = 0; u < u_end - u_begin; u++) {
-    float gate = dot(&w[CYB_W_GATE], u, s->middle + row, 0) * r, up = dot(&w[CYB_W_UP], u, s->middle + row, 0) * r;
+    float gate = dot(&w[CYB_W_GATE], u, s->in, 0, 0) * r, up = dot(&w[CYB_W_UP], u, s->in, 0, 0) * r;
     s->units[u_row + u_begin + u] = gate / (1.0f + cyb_exp(-gate)) * up;
   }
+  prepare(s->in, s->units + u_row, u_end);
   for (uint32_t c = 0; c < end - begin; c++)
-    x[begin + c] += dot(&w[CYB_W_DOWN], c, s->units + u_row, 0);
+    x[begin + c] += dot(&w[CYB_W_DOWN], c, s->in, 0, 0);
 }
 
 static cyb_status run(state *s, const uint32_t *tokens, uint16_t *kv, float *logits) {
@@ -249,10 +271,11 @@ static cyb_status run(state *s, const uint32_t *tokens, uint16_t *kv, float *log
       deepest--;
     float rms = s->squares[(size_t)(2 * m->layers) * s->n + i] / (float)m->width[deepest - 1];
     float factor = m->tau[deepest - 1] * (1.0f / sqrtf(rms + m->epsilon));
+    prepare(s->in, x, m->width[deepest - 1]);
     for (uint32_t token = 0; token < m->vocabulary; token++) {
       float sum = 0;
       for (uint32_t k = 1; k <= deepest; k++)
-        sum = dot(&m->embedding[k - 1], token, x + first_of(m->width, k), sum);
+        sum = dot(&m->embedding[k - 1], token, s->in, first_of(m->width, k), sum);
       logits[(size_t)i * m->vocabulary + token] = fmaf(m->beta[deepest - 1], m->log_focus[token], sum * factor);
     }
   }
@@ -261,7 +284,8 @@ static cyb_status run(state *s, const uint32_t *tokens, uint16_t *kv, float *log
 
 cyb_status cyb_reference_forward(const cyb_model *model, uint32_t level, const uint32_t *tokens, const uint32_t *positions,
                                  const uint8_t *holes, int32_t zeros_rule, uint32_t n, uint16_t *kv, float *logits) {
-  if (!model || level < 1 || level > model->levels || n == 0 || model->head_size > 256)
+  if (!model || level < 1 || level > model->levels || n == 0 || model->head_size > 256 ||
+      model->ffn_width[level - 1] > REFERENCE_COLUMNS || model->width[level - 1] > REFERENCE_COLUMNS)
     return cyb_fail(CYB_INVALID_ARGUMENT, "the reference needs a model, a level within it and at least one token");
   for (uint32_t i = 0; i < n; i++)
     if (tokens[i] >= model->vocabulary || (i && positions[i] <= positions[i - 1]))
@@ -271,8 +295,12 @@ cyb_status cyb_reference_forward(const cyb_model *model, uint32_t level, const u
   s.ffn = model->ffn_width[level - 1];
   size_t row = (size_t)n * s.width, all = model->layers * row;
   float *memory = calloc(2 * row + 5 * all + (size_t)model->layers * n * s.ffn + (size_t)(2 * model->layers + 1) * n, sizeof *memory);
-  if (!memory)
+  s.in = malloc(sizeof *s.in);
+  if (!memory || !s.in) {
+    free(memory);
+    free(s.in);
     return cyb_fail(CYB_OUT_OF_MEMORY, "no memory for the reference on %u tokens", n);
+  }
   s.x = memory;
   s.query = s.x + row;
   s.inputs = s.query + row;
@@ -284,5 +312,6 @@ cyb_status cyb_reference_forward(const cyb_model *model, uint32_t level, const u
   s.squares = s.units + (size_t)model->layers * n * s.ffn;
   cyb_status status = run(&s, tokens, kv, logits);
   free(memory);
+  free(s.in);
   return status;
 }

@@ -108,11 +108,10 @@ def dynamic_policies(model: Model) -> list[Policy]:
     """The seed's thresholds, the stored policy and the gain rule, without repeats."""
     levels = model.levels
     wanted = [default_policy(levels), model.policy.for_levels(levels)]
-    result: list[Policy] = []
+    result: dict[tuple[object, ...], Policy] = {}
     for policy in wanted:
-        if policy not in result:
-            result.append(policy)
-    return result
+        result.setdefault((policy.rule, policy.thresholds, policy.inherit_text), policy)
+    return list(result.values())
 
 
 def evaluate(model: Model, queries: QuerySet, threads: int = 0, progress: Progress | None = None) -> dict[str, Any]:
