@@ -35,8 +35,8 @@ class Recipe:
     learning_rate: float = 1e-3
     weight_decay: float = 0.01
     smoothing: float = 0.1
-    dropout: float = 0.1
-    distillation: float = 0.3
+    dropout: float = 0.2
+    distillation: float = 0.5
     hole_share: float = 0.3
     warm_up: int = 300
     level_weights: tuple[float, ...] = ()

@@ -24,7 +24,7 @@ from engine.model.context import CONTROL_TOKENS
 from engine.model.model import Model
 from engine.model.policy import Policy, default_policy
 
-TOLERANCE = 0.001
+TOLERANCE = 0.004
 FOLDS = 5
 FEATURES = 6
 
