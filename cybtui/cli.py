@@ -64,9 +64,7 @@ def build_parser(arguments: Sequence[str]) -> tuple[argparse.ArgumentParser, dic
         if name in arguments:
             modules[name] = importlib.import_module(f"cybtui.commands.{name}")
             modules[name].add_parser(subparsers)
-            subparsers.choices[name].add_argument(
-                "--debug", action="store_true", default=argparse.SUPPRESS, help=argparse.SUPPRESS
-            )
+            subparsers.choices[name].add_argument("--debug", action="store_true", default=argparse.SUPPRESS, help=argparse.SUPPRESS)
         else:
             subparsers.add_parser(name, help=summary, add_help=False)
     return parser, modules

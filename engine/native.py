@@ -307,9 +307,7 @@ class Engine:
         """Advances the current tick; call until ``tick_complete``. NativeError (POOL_FULL) only when not one agent fits."""
         check(lib.cyb_step(self._engine, self._report))
         report = self._report
-        return StepReport(
-            bool(report.tick_complete), report.tick, report.generated, report.rows, report.preempted, report.seconds
-        )
+        return StepReport(bool(report.tick_complete), report.tick, report.generated, report.rows, report.preempted, report.seconds)
 
     def tick(self) -> StepReport:
         """Steps until the tick is complete; the report's ``rows``, ``preempted`` and ``seconds`` are summed over the calls."""

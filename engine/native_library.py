@@ -105,9 +105,7 @@ def struct_values(struct: Any, levels: int) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for name, field in ffi.typeof(struct).item.fields:
         value = getattr(struct, name)
-        values[name] = (
-            tuple(value[index] for index in range(min(levels, field.type.length))) if field.type.kind == "array" else value
-        )
+        values[name] = tuple(value[index] for index in range(min(levels, field.type.length))) if field.type.kind == "array" else value
     return values
 
 

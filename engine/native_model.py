@@ -118,9 +118,7 @@ def matrix_pack(matrix_type: int, values: NDArray[np.float32]) -> NDArray[np.uin
     values = np.ascontiguousarray(values, np.float32)
     rows, columns = values.shape
     packed = _aligned(matrix_bytes(matrix_type, rows, columns))
-    check(
-        lib.cyb_matrix_pack(matrix_type, rows, columns, pointer("float[]", values), pointer("uint8_t[]", packed), packed.nbytes)
-    )
+    check(lib.cyb_matrix_pack(matrix_type, rows, columns, pointer("float[]", values), pointer("uint8_t[]", packed), packed.nbytes))
     return packed
 
 

@@ -11,10 +11,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 LINES_MAX = 500
 SOURCES = sorted(
-    path
-    for folder in ("engine", "cybtui", "themes", "csrc")
-    for path in (ROOT / folder).rglob("*.py")
-    if path.name != "_cyb_cdef.py"
+    path for folder in ("engine", "cybtui", "themes", "csrc") for path in (ROOT / folder).rglob("*.py") if path.name != "_cyb_cdef.py"
 )
 TESTS = sorted((ROOT / "tests").rglob("*.py"))
 NATIVE = sorted(path for kind in ("*.c", "*.h") for folder in ("csrc", "tests/native") for path in (ROOT / folder).rglob(kind))
@@ -90,10 +87,7 @@ def test_widgets_know_the_snapshot_and_the_commands_only() -> None:
 
 def test_only_the_native_files_know_cffi() -> None:
     knowing = {
-        str(path.relative_to(ROOT))
-        for path in SOURCES
-        for name in imports_of(path)
-        if within(name, "cffi") or name.endswith("._cyb_cdef")
+        str(path.relative_to(ROOT)) for path in SOURCES for name in imports_of(path) if within(name, "cffi") or name.endswith("._cyb_cdef")
     }
     assert {name for name in knowing if not name.startswith("engine/native")} <= {"csrc/generate_cdef.py"}
     outside = [
@@ -111,9 +105,7 @@ def test_mlx_is_imported_lazily_and_only_by_compile_and_backends() -> None:
         str(path.relative_to(ROOT))
         for path in SOURCES
         for name in imports_of(path)
-        if within(name, "mlx")
-        and not within(module_of(path), "engine.compile")
-        and not within(module_of(path), "engine.backends")
+        if within(name, "mlx") and not within(module_of(path), "engine.compile") and not within(module_of(path), "engine.backends")
     ]
     assert wrong == []
 

@@ -40,9 +40,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the project's sdist, and the wheel built from that sdist."""
     folder = tmp_path_factory.mktemp("built")
     source = folder / "source"
-    ignored = shutil.ignore_patterns(
-        ".*cache", ".git", ".venv", "venv", "build", "dist", "__pycache__", "_cyb_cdef.py", "libcyb.*"
-    )
+    ignored = shutil.ignore_patterns(".*cache", ".git", ".venv", "venv", "build", "dist", "__pycache__", "_cyb_cdef.py", "libcyb.*")
     shutil.copytree(ROOT, source, ignore=ignored)
     succeed(sys.executable, "-m", "build", "--outdir", folder, source, folder=folder)
     return folder

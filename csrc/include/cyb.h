@@ -21,7 +21,7 @@ enum {
   CYB_VOCAB_TILE = 4096,   /* rows of a softmax tile */
   CYB_CANDIDATES = 64,     /* best tokens kept of a distribution */
   CYB_GAIN_FEATURES = 6,
-  CYB_CID_BYTES = 36       /* CIDv1, raw codec, sha2-256 */
+  CYB_CID_BYTES = 36 /* CIDv1, raw codec, sha2-256 */
 };
 
 typedef enum {
@@ -41,9 +41,9 @@ const char *cyb_version(void);
 
 /* ---- instruction sets ---------------------------------------------------------------------------------------- */
 enum { CYB_ISA_AUTO = 0, CYB_ISA_REFERENCE = 1, CYB_ISA_AVX2 = 2, CYB_ISA_NEON = 3 };
-int32_t cyb_isa_best(void);              /* best this machine and build offer, never AUTO */
-int32_t cyb_isa_supported(int32_t isa);  /* 1 or 0 */
-const char *cyb_isa_name(int32_t isa);   /* "reference", "avx2", "neon" */
+int32_t cyb_isa_best(void);             /* best this machine and build offer, never AUTO */
+int32_t cyb_isa_supported(int32_t isa); /* 1 or 0 */
+const char *cyb_isa_name(int32_t isa);  /* "reference", "avx2", "neon" */
 
 /* ---- model --------------------------------------------------------------------------------------------------- */
 enum { CYB_F16 = 0, CYB_Q8 = 1 };
@@ -71,10 +71,10 @@ enum { CYB_W_Q = 0, CYB_W_K, CYB_W_V, CYB_W_O, CYB_W_GATE, CYB_W_UP, CYB_W_DOWN,
 */
 typedef struct cyb_model {
   uint32_t levels, layers, head_size;
-  uint32_t vocabulary; /* tokens: particles, then semcons, then control tokens */
-  uint32_t particles;  /* ids [0, particles) */
-  uint32_t width[CYB_LEVELS_MAX];     /* [0] is level 1 */
-  uint32_t ffn_width[CYB_LEVELS_MAX]; /* cumulative, [0] is level 1 */
+  uint32_t vocabulary;                   /* tokens: particles, then semcons, then control tokens */
+  uint32_t particles;                    /* ids [0, particles) */
+  uint32_t width[CYB_LEVELS_MAX];        /* [0] is level 1 */
+  uint32_t ffn_width[CYB_LEVELS_MAX];    /* cumulative, [0] is level 1 */
   float epsilon, rope_base, input_scale; /* x_0 = input_scale * E[token] */
   float tau[CYB_LEVELS_MAX], beta[CYB_LEVELS_MAX];
   const float *log_focus;      /* [vocabulary] ln of focus */
@@ -106,17 +106,17 @@ typedef struct cyb_policy {
 /* ---- engine -------------------------------------------------------------------------------------------------- */
 typedef struct cyb_engine cyb_engine;
 typedef struct cyb_engine_config {
-  uint32_t pages;      /* base pages in the pool */
-  uint32_t agents;     /* slots */
-  uint32_t groups;     /* group slots */
-  uint32_t positions;  /* most positions an agent may hold (private + context) */
-  uint32_t threads;    /* 0 = number of cores */
-  uint32_t rows;       /* most rows in one pass, 0 = default */
-  uint32_t step_rows;  /* most rows computed by one cyb_step call before it returns unfinished, 0 = no bound */
+  uint32_t pages;             /* base pages in the pool */
+  uint32_t agents;            /* slots */
+  uint32_t groups;            /* group slots */
+  uint32_t positions;         /* most positions an agent may hold (private + context) */
+  uint32_t threads;           /* 0 = number of cores */
+  uint32_t rows;              /* most rows in one pass, 0 = default */
+  uint32_t step_rows;         /* most rows computed by one cyb_step call before it returns unfinished, 0 = no bound */
   uint64_t accumulator_bytes; /* budget for kept logit accumulators; beyond it they are recomputed (same bits) */
-  uint32_t events;     /* capacity of the event ring */
-  int32_t isa;         /* CYB_ISA_AUTO or a supported one */
-  int32_t low_priority; /* 1: workers run below the interface's priority */
+  uint32_t events;            /* capacity of the event ring */
+  int32_t isa;                /* CYB_ISA_AUTO or a supported one */
+  int32_t low_priority;       /* 1: workers run below the interface's priority */
   uint64_t seed;
 } cyb_engine_config;
 
@@ -130,7 +130,8 @@ cyb_status cyb_engine_set_threads(cyb_engine *engine, uint32_t threads);
 cyb_status cyb_engine_swap_model(cyb_engine *engine, const cyb_model *model);
 
 /* ---- groups and contexts ------------------------------------------------------------------------------------- */
-cyb_status cyb_group_set_policy(cyb_engine *engine, uint32_t group, const cyb_policy *policy); /* creates the group; applies from now */
+cyb_status cyb_group_set_policy(cyb_engine *engine, uint32_t group,
+                                const cyb_policy *policy); /* creates the group; applies from now */
 cyb_status cyb_group_get_policy(cyb_engine *engine, uint32_t group, cyb_policy *policy);
 enum { CYB_LAYER_SYSTEM = 0, CYB_LAYER_GROUP = 1, CYB_LAYER_PERSONAL = 2, CYB_LAYER_KV = 3, CYB_LAYERS = 4 };
 /* An immutable shared context of whole pages (padded to page ends; padding holds no position). parent = 0: none. Ids start at 1.
@@ -140,7 +141,10 @@ cyb_status cyb_context_create(cyb_engine *engine, uint32_t parent, int32_t layer
 cyb_status cyb_context_release(cyb_engine *engine, uint32_t context); /* lives on while agents hold it */
 
 /* ---- agents -------------------------------------------------------------------------------------------------- */
-typedef struct cyb_page_slice { uint32_t first; uint32_t count; } cyb_page_slice; /* chunks [first, first+count) of the page table */
+typedef struct cyb_page_slice {
+  uint32_t first;
+  uint32_t count;
+} cyb_page_slice;              /* chunks [first, first+count) of the page table */
 typedef uint32_t cyb_page_ref; /* root of a page table */
 typedef uint32_t cyb_goal_ref; /* index in the goal tree, 0 = none */
 /* The agent is a view into the pool: five fields, no model state. Scheduler state lives in parallel arrays. */
@@ -154,13 +158,14 @@ typedef struct cyb_agent {
 
 enum { CYB_AGENT_FREE = 0, CYB_AGENT_IDLE = 1, CYB_AGENT_RUNNING = 2, CYB_AGENT_PAUSED = 3, CYB_AGENT_PREEMPTED = 4 };
 /* A new idle agent; sampling is seeded by (engine seed, serial, episode, position): serial should be unique and stable. */
-cyb_status cyb_agent_create(cyb_engine *engine, uint32_t group, const uint8_t *id /* [36] */, cyb_goal_ref goal, uint64_t serial,
-                            uint32_t *slot);
+cyb_status cyb_agent_create(cyb_engine *engine, uint32_t group, const uint8_t *id /* [36] */, cyb_goal_ref goal,
+                            uint64_t serial, uint32_t *slot);
 /* Starts an episode: drops the pages of the last one, maps the context, then personal tokens (padded to a page end), then the
 ** prompt (at least one token), of which all but the last are prefilled and the last is decoded. stop_after: generated tokens
 ** after which the agent becomes idle, 0 = until told. CYB_POOL_FULL is never returned here: admission happens in cyb_step. */
 cyb_status cyb_agent_begin(cyb_engine *engine, uint32_t slot, uint32_t context, const uint32_t *personal /* [n_personal] */,
-                           uint32_t n_personal, const uint32_t *prompt /* [n_prompt] */, uint32_t n_prompt, uint32_t stop_after);
+                           uint32_t n_personal, const uint32_t *prompt /* [n_prompt] */, uint32_t n_prompt,
+                           uint32_t stop_after);
 /* Appends forced tokens behind what the agent has; they are prefilled, the last one is decoded next. */
 cyb_status cyb_agent_extend(cyb_engine *engine, uint32_t slot, const uint32_t *tokens, uint32_t n);
 cyb_status cyb_agent_pause(cyb_engine *engine, uint32_t slot);
@@ -169,7 +174,8 @@ cyb_status cyb_agent_kill(cyb_engine *engine, uint32_t slot);
 cyb_status cyb_agent_release_pages(cyb_engine *engine, uint32_t slot); /* preempt by hand: exact resume follows by itself */
 /* The fork shares every sealed page with its origin and copies none; its tail of <= 15 positions is recomputed. */
 cyb_status cyb_agent_fork(cyb_engine *engine, uint32_t slot, const uint8_t *id /* [36] */, uint64_t serial, uint32_t *fork);
-cyb_status cyb_agent_set_depth(cyb_engine *engine, uint32_t slot, uint32_t depth_min, uint32_t depth_max); /* 0,0 = the group's */
+cyb_status cyb_agent_set_depth(cyb_engine *engine, uint32_t slot, uint32_t depth_min,
+                               uint32_t depth_max); /* 0,0 = the group's */
 cyb_status cyb_agent_set_goal(cyb_engine *engine, uint32_t slot, cyb_goal_ref goal);
 /* Numbers the episode that cyb_agent_begin starts next (from 1, counted up by itself): sampling depends on it, so a resumed
 ** session sets it. */
@@ -180,24 +186,26 @@ cyb_status cyb_agent_get(cyb_engine *engine, uint32_t slot, cyb_agent *agent);
 cyb_status cyb_agent_tokens(cyb_engine *engine, uint32_t slot, uint32_t capacity, uint32_t *tokens /* [capacity] */,
                             uint8_t *depths /* [capacity] */, uint32_t *n);
 /* Physical pages of one chunk of an agent: ids[width[K]/width[1]], 0xFFFFFFFF where block k is a hole; addresses may be NULL. */
-cyb_status cyb_agent_pages(cyb_engine *engine, uint32_t slot, uint32_t chunk, uint32_t *ids, uint64_t *addresses, int32_t *layer);
+cyb_status cyb_agent_pages(cyb_engine *engine, uint32_t slot, uint32_t chunk, uint32_t *ids, uint64_t *addresses,
+                           int32_t *layer);
 
 /* ---- step ---------------------------------------------------------------------------------------------------- */
 typedef struct cyb_step_report {
   uint32_t tick_complete; /* 1: every running agent has its token of this tick */
   uint64_t tick;
-  uint32_t generated;     /* tokens of this tick so far */
-  uint32_t rows;          /* rows computed in this call */
-  uint32_t preempted;     /* agents preempted in this call */
-  double seconds;         /* this call */
+  uint32_t generated; /* tokens of this tick so far */
+  uint32_t rows;      /* rows computed in this call */
+  uint32_t preempted; /* agents preempted in this call */
+  double seconds;     /* this call */
 } cyb_step_report;
 /* One generated token. */
 typedef struct cyb_token {
   uint32_t slot, token, position, depth;
-  float probability;      /* of the token, T = 1, at the level that answered */
+  float probability;                /* of the token, T = 1, at the level that answered */
   float confidence[CYB_LEVELS_MAX]; /* top probability at each level visited, 0 elsewhere; [0] is level 1 */
-  uint32_t alternatives[3]; float alternative_probability[3]; /* best candidates at the answering level */
-  uint32_t finished;      /* 1: the agent reached stop_after and is idle now */
+  uint32_t alternatives[3];
+  float alternative_probability[3]; /* best candidates at the answering level */
+  uint32_t finished;                /* 1: the agent reached stop_after and is idle now */
 } cyb_token;
 /* Advances the current tick: prefill, decode, escalation and back-fill in shared passes of bounded chunks. Call until
 ** tick_complete. Tokens do not depend on batch composition, threads or bounds. CYB_POOL_FULL only when not even one agent fits. */
@@ -208,43 +216,44 @@ cyb_status cyb_tick_tokens(cyb_engine *engine, uint32_t capacity, cyb_token *tok
 /* ---- scoring: many short queries in shared passes --------------------------------------------------------------- */
 typedef struct cyb_score_request {
   uint32_t queries;
-  const uint32_t *context;      /* [queries] context ids, 0 = none */
-  const uint32_t *offsets;      /* [queries+1] into tokens; at least one token a query */
+  const uint32_t *context; /* [queries] context ids, 0 = none */
+  const uint32_t *offsets; /* [queries+1] into tokens; at least one token a query */
   const uint32_t *tokens;
-  uint32_t personal;            /* the first `personal` tokens of each query form its personal layer, padded to a page end */
-  const cyb_policy *policy;     /* depth_min = depth_max pins it */
+  uint32_t personal;              /* the first `personal` tokens of each query form its personal layer, padded to a page end */
+  const cyb_policy *policy;       /* depth_min = depth_max pins it */
   const uint32_t *target_offsets; /* [queries+1] into targets; may be NULL with targets */
   const uint32_t *targets;
-  const uint32_t *filter_offsets; /* [queries+1] into filter: ids left out of ranks (a target never counts itself); may be NULL */
+  const uint32_t
+      *filter_offsets; /* [queries+1] into filter: ids left out of ranks (a target never counts itself); may be NULL */
   const uint32_t *filter;
-  uint32_t candidates;          /* ranks count ids [0, candidates) */
-  int32_t purpose;              /* 0 = verification tokens, 1 = evaluation: which token counter grows */
+  uint32_t candidates; /* ranks count ids [0, candidates) */
+  int32_t purpose;     /* 0 = verification tokens, 1 = evaluation: which token counter grows */
 } cyb_score_request;
 typedef struct cyb_score_result { /* arrays may be NULL where not wanted */
-  float *target_logprob;  /* [targets] ln p at the answering level */
-  float *target_rank;     /* [targets] 1 + better + (ties)/2 among unfiltered candidates, on accumulators bits of the logit */
-  uint32_t *depth;        /* [queries] */
-  float *top_probability; /* [queries][levels] of levels visited, 0 elsewhere */
-  float *gain_features;   /* [queries][levels][CYB_GAIN_FEATURES] of levels visited */
-  uint32_t *best;         /* [queries][CYB_CANDIDATES] most probable ids of the whole vocabulary */
-  float *best_probability;/* [queries][CYB_CANDIDATES] */
-  float *logits;          /* [queries][vocabulary] at the answering level */
+  float *target_logprob;          /* [targets] ln p at the answering level */
+  float *target_rank;      /* [targets] 1 + better + (ties)/2 among unfiltered candidates, on accumulators bits of the logit */
+  uint32_t *depth;         /* [queries] */
+  float *top_probability;  /* [queries][levels] of levels visited, 0 elsewhere */
+  float *gain_features;    /* [queries][levels][CYB_GAIN_FEATURES] of levels visited */
+  uint32_t *best;          /* [queries][CYB_CANDIDATES] most probable ids of the whole vocabulary */
+  float *best_probability; /* [queries][CYB_CANDIDATES] */
+  float *logits;           /* [queries][vocabulary] at the answering level */
 } cyb_score_result;
 cyb_status cyb_score(cyb_engine *engine, const cyb_score_request *request, cyb_score_result *result);
 
 /* ---- counters: exact, kept where the work is done ------------------------------------------------------------- */
 typedef struct cyb_counters {
-  uint64_t generated, prompt, verify, evaluated;  /* tokens */
-  uint64_t by_level[CYB_LEVELS_MAX];    /* generated tokens by answering level */
-  uint64_t filled[CYB_LEVELS_MAX];      /* hole positions filled, by block */
-  uint64_t passes[CYB_LEVELS_MAX];      /* times block k's weights were streamed */
-  uint64_t weight_bytes[CYB_LEVELS_MAX];/* bytes of block k's weights streamed, output table included */
+  uint64_t generated, prompt, verify, evaluated;            /* tokens */
+  uint64_t by_level[CYB_LEVELS_MAX];                        /* generated tokens by answering level */
+  uint64_t filled[CYB_LEVELS_MAX];                          /* hole positions filled, by block */
+  uint64_t passes[CYB_LEVELS_MAX];                          /* times block k's weights were streamed */
+  uint64_t weight_bytes[CYB_LEVELS_MAX];                    /* bytes of block k's weights streamed, output table included */
   uint64_t kv_bytes_shared, kv_bytes_personal, other_bytes; /* other: accumulators and activations */
-  uint64_t multiply_adds;               /* everything: products, attention, output product, fills, recomputation */
-  uint64_t always_deepest_multiply_adds;/* the same tokens had every position been computed at level K, nothing twice */
-  uint64_t standard_bytes;              /* model of N separate processes: see cli.md; grows a generated token */
-  uint64_t batched_bytes;               /* model of one always-deepest server: grows a step and a token */
-  uint64_t copies;                      /* calls of the only page-copy function */
+  uint64_t multiply_adds;                /* everything: products, attention, output product, fills, recomputation */
+  uint64_t always_deepest_multiply_adds; /* the same tokens had every position been computed at level K, nothing twice */
+  uint64_t standard_bytes;               /* model of N separate processes: see cli.md; grows a generated token */
+  uint64_t batched_bytes;                /* model of one always-deepest server: grows a step and a token */
+  uint64_t copies;                       /* calls of the only page-copy function */
   uint64_t preemptions, refused, events_lost;
   uint64_t ticks, steps;
   double seconds_by_level[CYB_LEVELS_MAX];
@@ -270,22 +279,33 @@ cyb_status cyb_pool_copy_page(cyb_engine *engine, uint32_t from, uint32_t *to);
 
 /* Struct-of-arrays view of all agent slots, each array [agents] of the config; any pointer may be NULL. */
 typedef struct cyb_snapshot {
-  uint8_t *state;          /* CYB_AGENT_* */
-  uint8_t *depth;          /* of the last token, 0 before the first */
+  uint8_t *state;                 /* CYB_AGENT_* */
+  uint8_t *depth;                 /* of the last token, 0 before the first */
   uint8_t *depth_min, *depth_max; /* in force */
   uint32_t *group, *goal;
   uint32_t *last_token;
-  uint32_t *generated;     /* since creation */
-  uint32_t *by_level;      /* [agents][levels] */
-  uint32_t *positions;     /* held now, context included */
+  uint32_t *generated;                    /* since creation */
+  uint32_t *by_level;                     /* [agents][levels] */
+  uint32_t *positions;                    /* held now, context included */
   uint32_t *pages_private, *pages_shared; /* base pages */
-  float *confidence;       /* top probability at the answering level of the last token */
+  float *confidence;                      /* top probability at the answering level of the last token */
 } cyb_snapshot;
 cyb_status cyb_snapshot_get(cyb_engine *engine, cyb_snapshot *snapshot, uint32_t *agents);
 
-enum { CYB_EVENT_ADMITTED = 1, CYB_EVENT_PREEMPTED = 2, CYB_EVENT_RESUMED = 3, CYB_EVENT_ESCALATED = 4, CYB_EVENT_FILLED = 5,
-       CYB_EVENT_FINISHED = 6, CYB_EVENT_SEALED_CONTEXT = 7, CYB_EVENT_REFUSED = 8 };
-typedef struct cyb_event { uint64_t sequence, tick; uint32_t kind, slot, a, b; } cyb_event;
+enum {
+  CYB_EVENT_ADMITTED = 1,
+  CYB_EVENT_PREEMPTED = 2,
+  CYB_EVENT_RESUMED = 3,
+  CYB_EVENT_ESCALATED = 4,
+  CYB_EVENT_FILLED = 5,
+  CYB_EVENT_FINISHED = 6,
+  CYB_EVENT_SEALED_CONTEXT = 7,
+  CYB_EVENT_REFUSED = 8
+};
+typedef struct cyb_event {
+  uint64_t sequence, tick;
+  uint32_t kind, slot, a, b;
+} cyb_event;
 /* Drains up to capacity events, oldest first. When the ring was full the oldest were dropped and counted (events_lost). */
 cyb_status cyb_events_drain(cyb_engine *engine, uint32_t capacity, cyb_event *events, uint32_t *n);
 
@@ -296,8 +316,8 @@ cyb_status cyb_events_drain(cyb_engine *engine, uint32_t capacity, cyb_event *ev
 ** (rule: 0 masked, 1 zeros). kv receives f16 bits [layers][2][n][width[level]]; logits [n][vocabulary]; either may be NULL.
 */
 cyb_status cyb_reference_forward(const cyb_model *model, uint32_t level, const uint32_t *tokens, const uint32_t *positions,
-                                 const uint8_t *holes /* [n][levels], NULL = none */, int32_t zeros_rule, uint32_t n, uint16_t *kv,
-                                 float *logits);
+                                 const uint8_t *holes /* [n][levels], NULL = none */, int32_t zeros_rule, uint32_t n,
+                                 uint16_t *kv, float *logits);
 /* KV an agent holds of block k at one absolute position, for comparison with the reference: f16 bits [layers][2][B_k].
 ** CYB_NOT_FOUND when it is a hole. */
 cyb_status cyb_agent_kv(cyb_engine *engine, uint32_t slot, uint32_t position, uint32_t block, uint16_t *kv);
@@ -307,8 +327,14 @@ cyb_status cyb_matrix_pack(int32_t type, uint32_t rows, uint32_t columns, const 
 cyb_status cyb_matrix_unpack(const cyb_matrix *matrix, float *values /* [rows][columns] */);
 
 /* ---- mutations: faults planted on purpose, in test builds (CYB_MUTATIONS) only ----------------------------------- */
-enum { CYB_MUTATE_NONE = 0, CYB_MUTATE_SUMMATION_ORDER, CYB_MUTATE_MERGE_ORDER, CYB_MUTATE_ZEROS_SHARES_FILLED,
-       CYB_MUTATE_STALE_TAPE, CYB_MUTATE_STRADDLING_GROUP };
+enum {
+  CYB_MUTATE_NONE = 0,
+  CYB_MUTATE_SUMMATION_ORDER,
+  CYB_MUTATE_MERGE_ORDER,
+  CYB_MUTATE_ZEROS_SHARES_FILLED,
+  CYB_MUTATE_STALE_TAPE,
+  CYB_MUTATE_STRADDLING_GROUP
+};
 cyb_status cyb_mutate(int32_t mutation); /* CYB_UNSUPPORTED in ordinary builds */
 
 /* ---- sparse spectral kernels (CSR, square, float values) ---------------------------------------------------------- */

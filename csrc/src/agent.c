@@ -21,7 +21,8 @@ static cyb_status check_group(const cyb_engine *engine, uint32_t group) {
 static cyb_status check_tokens(const cyb_engine *engine, const uint32_t *tokens, uint32_t n) {
   for (uint32_t i = 0; i < n; i++)
     if (tokens[i] >= engine->model.vocabulary)
-      return cyb_fail(CYB_INVALID_ARGUMENT, "token %u at %u is outside the vocabulary of %u", tokens[i], i, engine->model.vocabulary);
+      return cyb_fail(CYB_INVALID_ARGUMENT, "token %u at %u is outside the vocabulary of %u", tokens[i], i,
+                      engine->model.vocabulary);
   return CYB_OK;
 }
 
@@ -49,7 +50,8 @@ void cyb_effective_depth(const cyb_engine *engine, const cyb_slot *slot, uint32_
   *depth_max = slot->depth_min ? slot->depth_max : policy->depth_max;
 }
 
-cyb_status cyb_agent_create(cyb_engine *engine, uint32_t group, const uint8_t *id, cyb_goal_ref goal, uint64_t serial, uint32_t *slot) {
+cyb_status cyb_agent_create(cyb_engine *engine, uint32_t group, const uint8_t *id, cyb_goal_ref goal, uint64_t serial,
+                            uint32_t *slot) {
   cyb_status status = check_group(engine, group);
   if (status != CYB_OK)
     return status;
@@ -121,8 +123,8 @@ cyb_status cyb_agent_begin(cyb_engine *engine, uint32_t slot, uint32_t context, 
   uint32_t before = shared ? shared->sequence.count * CYB_PAGE_POSITIONS : 0;
   uint64_t needed = (uint64_t)before + n_personal + CYB_PAGE_POSITIONS + n_prompt + stop_after + 1;
   if (needed > engine->config.positions)
-    return cyb_fail(CYB_INVALID_ARGUMENT, "an episode of %llu positions exceeds the %u of this engine", (unsigned long long)needed,
-                    engine->config.positions);
+    return cyb_fail(CYB_INVALID_ARGUMENT, "an episode of %llu positions exceeds the %u of this engine",
+                    (unsigned long long)needed, engine->config.positions);
   cyb_sequence *sequence = &agent->sequence;
   cyb_sequence_clear(sequence, &engine->chunks);
   const cyb_policy *policy = &engine->policies[agent->group];
@@ -166,7 +168,8 @@ cyb_status cyb_agent_extend(cyb_engine *engine, uint32_t slot, const uint32_t *t
   if (status != CYB_OK)
     return status;
   if (cyb_sequence_end(&agent->sequence, &engine->chunks) + n + 1 > engine->config.positions)
-    return cyb_fail(CYB_INVALID_ARGUMENT, "agent %u would exceed the %u positions of this engine", slot, engine->config.positions);
+    return cyb_fail(CYB_INVALID_ARGUMENT, "agent %u would exceed the %u positions of this engine", slot,
+                    engine->config.positions);
   count_prompt(engine, agent, cyb_sequence_end(&agent->sequence, &engine->chunks), n);
   for (uint32_t i = 0; i < n && status == CYB_OK; i++)
     status = cyb_agent_append(engine, agent, tokens[i], 0);
@@ -316,7 +319,8 @@ cyb_status cyb_agent_set_depth(cyb_engine *engine, uint32_t slot, uint32_t depth
   if (!agent)
     return CYB_NOT_FOUND;
   if ((depth_min || depth_max) && (depth_min < 1 || depth_min > depth_max || depth_max > engine->model.levels))
-    return cyb_fail(CYB_INVALID_ARGUMENT, "depth must lie within 1..%u, not %u..%u", engine->model.levels, depth_min, depth_max);
+    return cyb_fail(CYB_INVALID_ARGUMENT, "depth must lie within 1..%u, not %u..%u", engine->model.levels, depth_min,
+                    depth_max);
   agent->depth_min = (uint8_t)depth_min;
   agent->depth_max = (uint8_t)depth_max;
   return CYB_OK;
@@ -358,7 +362,8 @@ cyb_status cyb_agent_get(cyb_engine *engine, uint32_t slot, cyb_agent *agent) {
   return CYB_OK;
 }
 
-cyb_status cyb_agent_tokens(cyb_engine *engine, uint32_t slot, uint32_t capacity, uint32_t *tokens, uint8_t *depths, uint32_t *n) {
+cyb_status cyb_agent_tokens(cyb_engine *engine, uint32_t slot, uint32_t capacity, uint32_t *tokens, uint8_t *depths,
+                            uint32_t *n) {
   cyb_slot *agent = find(engine, slot);
   if (!agent)
     return CYB_NOT_FOUND;
@@ -378,7 +383,8 @@ static const uint32_t *pages_of(const cyb_engine *engine, const cyb_sequence *se
              : cyb_chunk_pages(&engine->chunks, sequence->chunks[i]);
 }
 
-cyb_status cyb_agent_pages(cyb_engine *engine, uint32_t slot, uint32_t chunk, uint32_t *ids, uint64_t *addresses, int32_t *layer) {
+cyb_status cyb_agent_pages(cyb_engine *engine, uint32_t slot, uint32_t chunk, uint32_t *ids, uint64_t *addresses,
+                           int32_t *layer) {
   cyb_slot *agent = find(engine, slot);
   if (!agent)
     return CYB_NOT_FOUND;

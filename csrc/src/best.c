@@ -1,7 +1,9 @@
 /* best.c - the CYB_CANDIDATES best of a distribution by (logit descending, id ascending): a heap with the worst at its root. */
 #include "kernels.h"
 
-static int worse(float a, uint32_t a_id, float b, uint32_t b_id) { return a < b || (a == b && a_id > b_id); }
+static int worse(float a, uint32_t a_id, float b, uint32_t b_id) {
+  return a < b || (a == b && a_id > b_id);
+}
 
 static void swap(cyb_best *best, uint32_t i, uint32_t j) {
   float logit = best->logit[i];
@@ -26,7 +28,9 @@ static void sink(cyb_best *best, uint32_t i, uint32_t n) {
   }
 }
 
-void cyb_best_clear(cyb_best *best) { best->n = 0; }
+void cyb_best_clear(cyb_best *best) {
+  best->n = 0;
+}
 
 static void offer(cyb_best *best, float logit, uint32_t id) {
   if (best->n < CYB_CANDIDATES) {

@@ -83,7 +83,9 @@ uint32_t cyb_chunk_new(cyb_chunks *chunks, const uint64_t *parent, uint8_t layer
   return id;
 }
 
-void cyb_chunk_hold(cyb_chunks *chunks, uint32_t id) { chunks->items[id].references++; }
+void cyb_chunk_hold(cyb_chunks *chunks, uint32_t id) {
+  chunks->items[id].references++;
+}
 
 static uint32_t *bucket_of(const cyb_chunks *chunks, const uint64_t *key) {
   return &chunks->buckets[key[0] & (chunks->bucket_count - 1)];

@@ -43,7 +43,7 @@ void cyb_chunks_destroy(cyb_chunks *chunks);
 /* A new open chunk with one reference and no page; CYB_NONE when memory is out. */
 uint32_t cyb_chunk_new(cyb_chunks *chunks, const uint64_t *parent /* [2] */, uint8_t layer);
 void cyb_chunk_hold(cyb_chunks *chunks, uint32_t id);
-void cyb_chunk_drop(cyb_chunks *chunks, uint32_t id); /* the last drop frees its pages */
+void cyb_chunk_drop(cyb_chunks *chunks, uint32_t id);  /* the last drop frees its pages */
 void cyb_chunk_close(cyb_chunks *chunks, uint32_t id); /* fixes the key */
 /* A sealed chunk with this prefix, not yet held for the caller; CYB_NONE if there is none. */
 uint32_t cyb_chunk_find(const cyb_chunks *chunks, const uint64_t *parent, const uint32_t *tokens, uint32_t count);
@@ -51,7 +51,9 @@ void cyb_chunk_index(cyb_chunks *chunks, uint32_t id);
 /* Pages that slots [begin, end) still need. */
 uint32_t cyb_chunk_missing(const cyb_chunks *chunks, uint32_t id, uint32_t begin, uint32_t end);
 int cyb_chunk_allocate(cyb_chunks *chunks, uint32_t id, uint32_t begin, uint32_t end); /* 0: pool full, nothing taken */
-void cyb_chunk_drop_pages(cyb_chunks *chunks, uint32_t id); /* all blocks become holes */
-static inline uint32_t *cyb_chunk_pages(const cyb_chunks *chunks, uint32_t id) { return chunks->pages + (size_t)id * chunks->slots; }
+void cyb_chunk_drop_pages(cyb_chunks *chunks, uint32_t id);                            /* all blocks become holes */
+static inline uint32_t *cyb_chunk_pages(const cyb_chunks *chunks, uint32_t id) {
+  return chunks->pages + (size_t)id * chunks->slots;
+}
 cyb_status cyb_chunks_check(const cyb_chunks *chunks);
 #endif

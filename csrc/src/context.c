@@ -34,7 +34,8 @@ cyb_status cyb_context_create(cyb_engine *engine, uint32_t parent, int32_t layer
     return cyb_fail(CYB_INVALID_ARGUMENT, "a context holds at least one token");
   for (uint32_t i = 0; i < n; i++)
     if (tokens[i] >= engine->model.vocabulary)
-      return cyb_fail(CYB_INVALID_ARGUMENT, "token %u at %u is outside the vocabulary of %u", tokens[i], i, engine->model.vocabulary);
+      return cyb_fail(CYB_INVALID_ARGUMENT, "token %u at %u is outside the vocabulary of %u", tokens[i], i,
+                      engine->model.vocabulary);
   if (parent && !cyb_context_find(engine, parent))
     return CYB_NOT_FOUND;
   uint32_t index = free_context(engine);

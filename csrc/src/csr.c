@@ -38,8 +38,8 @@ cyb_status cyb_csr_multiply(const cyb_csr *matrix, const float *x, uint32_t widt
       return cyb_fail(CYB_INVALID_ARGUMENT, "offsets of the sparse matrix descend at row %u", row);
   for (uint64_t e = 0; e < matrix->offsets[matrix->n]; e++)
     if (matrix->columns[e] >= matrix->n)
-      return cyb_fail(CYB_INVALID_ARGUMENT, "entry %llu names column %u of a matrix of %u", (unsigned long long)e, matrix->columns[e],
-                      matrix->n);
+      return cyb_fail(CYB_INVALID_ARGUMENT, "entry %llu names column %u of a matrix of %u", (unsigned long long)e,
+                      matrix->columns[e], matrix->n);
   cyb_threads *workers;
   cyb_status status = cyb_threads_create(threads, 0, &workers);
   if (status != CYB_OK)

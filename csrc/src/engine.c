@@ -8,8 +8,8 @@
 
 static cyb_status check_matrix(const cyb_matrix *matrix, uint32_t rows, uint32_t columns, const char *name) {
   if (matrix->rows != rows || matrix->columns != columns)
-    return cyb_fail(CYB_INVALID_ARGUMENT, "%s is %u x %u, the levels ask for %u x %u", name, matrix->rows, matrix->columns, rows,
-                    columns);
+    return cyb_fail(CYB_INVALID_ARGUMENT, "%s is %u x %u, the levels ask for %u x %u", name, matrix->rows, matrix->columns,
+                    rows, columns);
   size_t bytes = cyb_matrix_bytes(matrix->type, rows, columns);
   if (bytes == 0 || matrix->bytes != bytes || !matrix->data)
     return cyb_fail(CYB_INVALID_ARGUMENT, "%s holds %zu bytes, its shape and type ask for %zu", name, matrix->bytes, bytes);
@@ -25,8 +25,8 @@ static cyb_status check_model(const cyb_model *m) {
   for (uint32_t k = 0; k < m->levels; k++) {
     uint32_t d = m->width[k], f = m->ffn_width[k];
     if (d % CYB_QUANT_GROUP || d % m->width[0] || d % m->head_size || d <= (k ? m->width[k - 1] : 0) || d > 1u << 16)
-      return cyb_fail(CYB_INVALID_ARGUMENT, "width %u of level %u is not an ascending multiple of 32, of width 1 and of the head size", d,
-                      k + 1);
+      return cyb_fail(CYB_INVALID_ARGUMENT,
+                      "width %u of level %u is not an ascending multiple of 32, of width 1 and of the head size", d, k + 1);
     if (f % CYB_QUANT_GROUP || f <= (k ? m->ffn_width[k - 1] : 0) || f > 1u << 18)
       return cyb_fail(CYB_INVALID_ARGUMENT, "FFN width %u of level %u is not an ascending multiple of 32", f, k + 1);
     if (!isfinite(m->tau[k]) || !isfinite(m->beta[k]))
@@ -91,9 +91,10 @@ static cyb_status adopt_model(cyb_engine *engine, const cyb_model *model) {
 
 static void tape_free(cyb_engine *engine) {
   cyb_tape *t = &engine->tape;
-  void *arrays[] = {t->x,       t->input_q,  t->mixed_q,  t->middle_q,    t->input_scale, t->mixed_scale, t->middle_scale, t->units_q,
-                    t->units_scale, t->input_f, t->mixed_f, t->middle_f, t->units_f, t->final_q,     t->final_scale, t->squares,
-                    t->query,   t->key,      t->value,    t->delta,       t->gate,        t->up};
+  void *arrays[] = {t->x,           t->input_q,     t->mixed_q, t->middle_q, t->input_scale, t->mixed_scale, t->middle_scale,
+                    t->units_q,     t->units_scale, t->input_f, t->mixed_f,  t->middle_f,    t->units_f,     t->final_q,
+                    t->final_scale, t->squares,     t->query,   t->key,      t->value,       t->delta,       t->gate,
+                    t->up};
   for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++)
     free(arrays[i]);
   if (t->accumulator)
@@ -250,7 +251,8 @@ cyb_status cyb_engine_create(const cyb_model *model, const cyb_engine_config *co
     return status;
   if (config->agents == 0 || config->agents > 1u << 24 || config->groups == 0 || config->positions < CYB_PAGE_POSITIONS ||
       config->positions > 1u << 24 || config->events == 0)
-    return cyb_fail(CYB_INVALID_ARGUMENT, "agents, groups, positions and events of the configuration must be positive and sane");
+    return cyb_fail(CYB_INVALID_ARGUMENT,
+                    "agents, groups, positions and events of the configuration must be positive and sane");
   cyb_engine *engine = calloc(1, sizeof *engine);
   if (!engine)
     return cyb_fail(CYB_OUT_OF_MEMORY, "no memory for an engine");
@@ -278,16 +280,17 @@ void cyb_engine_destroy(cyb_engine *engine) {
   tape_free(engine);
   cyb_chunks_destroy(&engine->chunks);
   cyb_pool_destroy(&engine->pool);
-  void *arrays[] = {engine->matrices,  engine->cosine,   engine->sine,      engine->fill,    engine->jobs,
-                    engine->tile_stats, engine->agents,  engine->free_slots, engine->tokens, engine->has_token,
-                    engine->policies,  engine->has_group, engine->events,   engine->contexts, engine->scratch,
-                    engine->partial_best};
+  void *arrays[] = {engine->matrices, engine->cosine,     engine->sine,     engine->fill,
+                    engine->jobs,     engine->tile_stats, engine->agents,   engine->free_slots,
+                    engine->tokens,   engine->has_token,  engine->policies, engine->has_group,
+                    engine->events,   engine->contexts,   engine->scratch,  engine->partial_best};
   for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++)
     free(arrays[i]);
   free(engine);
 }
 
-static cyb_status check_sequence(const cyb_engine *engine, const cyb_sequence *sequence, uint32_t *references, uint32_t *overlay) {
+static cyb_status check_sequence(const cyb_engine *engine, const cyb_sequence *sequence, uint32_t *references,
+                                 uint32_t *overlay) {
   for (uint32_t i = 0; i < sequence->count; i++) {
     uint32_t id = sequence->chunks[i];
     if (id >= engine->chunks.capacity || !engine->chunks.items[id].live)
@@ -323,7 +326,8 @@ cyb_status cyb_engine_check(cyb_engine *engine) {
     if (!engine->chunks.items[id].live)
       continue;
     if (engine->chunks.items[id].references != references[id])
-      status = cyb_fail(CYB_INTERNAL, "chunk %u counts %u holders and has %u", id, engine->chunks.items[id].references, references[id]);
+      status = cyb_fail(CYB_INTERNAL, "chunk %u counts %u holders and has %u", id, engine->chunks.items[id].references,
+                        references[id]);
     pages += engine->chunks.slots - cyb_chunk_missing(&engine->chunks, id, 0, engine->chunks.slots);
   }
   free(references);

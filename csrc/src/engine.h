@@ -11,18 +11,18 @@ typedef struct cyb_tape {
   uint32_t slots;
   uint32_t keep_slots; /* slots whose accumulators are kept */
   uint32_t layers, width, ffn;
-  float *x;        /* [slots][D] residual stream */
-  int16_t *input_q, *mixed_q, *middle_q; /* [layers][slots][D] */
+  float *x;                                        /* [slots][D] residual stream */
+  int16_t *input_q, *mixed_q, *middle_q;           /* [layers][slots][D] */
   float *input_scale, *mixed_scale, *middle_scale; /* [layers][slots][G] */
-  int16_t *units_q;   /* [layers][slots][F] */
-  float *units_scale; /* [layers][slots][F/32] */
-  float *input_f, *mixed_f, *middle_f, *units_f; /* f32 copies for f16 weights, else NULL; same shapes as q */
-  int16_t *final_q;   /* [slots][D] */
-  float *final_scale; /* [slots][G] */
-  float *squares;     /* [2*layers+1][slots] sums of squares of the blocks so far */
-  float *query, *key, *value, *delta; /* [slots][largest block] */
-  float *gate, *up;   /* [slots][largest ffn block] */
-  float *accumulator; /* [keep_slots][padded vocabulary] */
+  int16_t *units_q;                                /* [layers][slots][F] */
+  float *units_scale;                              /* [layers][slots][F/32] */
+  float *input_f, *mixed_f, *middle_f, *units_f;   /* f32 copies for f16 weights, else NULL; same shapes as q */
+  int16_t *final_q;                                /* [slots][D] */
+  float *final_scale;                              /* [slots][G] */
+  float *squares;                                  /* [2*layers+1][slots] sums of squares of the blocks so far */
+  float *query, *key, *value, *delta;              /* [slots][largest block] */
+  float *gate, *up;                                /* [slots][largest ffn block] */
+  float *accumulator;                              /* [keep_slots][padded vocabulary] */
 } cyb_tape;
 
 /* An immutable shared prefix. Its chunks outlive it while agents hold them. */
@@ -38,11 +38,11 @@ typedef struct cyb_slot {
   uint64_t serial, episode;
   uint32_t group, context;
   uint8_t state, depth_min, depth_max; /* 0,0 = the group's */
-  uint8_t done;        /* has its token of this tick */
-  uint8_t busy;        /* in the batch that runs now: its pages must stay */
-  uint8_t admitted;    /* its episode has run at least once */
-  uint32_t *tokens;    /* [token_capacity] prompt and generated */
-  uint8_t *depths;     /* [token_capacity] */
+  uint8_t done;                        /* has its token of this tick */
+  uint8_t busy;                        /* in the batch that runs now: its pages must stay */
+  uint8_t admitted;                    /* its episode has run at least once */
+  uint32_t *tokens;                    /* [token_capacity] prompt and generated */
+  uint8_t *depths;                     /* [token_capacity] */
   uint32_t token_count, token_capacity;
   uint32_t generated_episode, stop_after;
   uint32_t generated, by_level[CYB_LEVELS_MAX];
@@ -55,19 +55,19 @@ typedef struct cyb_job {
   cyb_row row;
   const cyb_policy *policy;
   uint32_t depth_min, depth_max;
-  uint32_t owner;      /* agent slot or query number */
-  uint32_t level;      /* level computed last; answered there when done */
+  uint32_t owner; /* agent slot or query number */
+  uint32_t level; /* level computed last; answered there when done */
   uint8_t answered, dropped;
   float top[CYB_LEVELS_MAX];
   float features[CYB_LEVELS_MAX][CYB_GAIN_FEATURES];
-  float maximum, sum;  /* of the logits at `level` */
+  float maximum, sum; /* of the logits at `level` */
   cyb_best best;
-  float *logits;       /* [vocabulary] when wanted, else NULL */
+  float *logits; /* [vocabulary] when wanted, else NULL */
 } cyb_job;
 
 typedef struct cyb_engine {
   cyb_model model;
-  cyb_matrix *matrices;    /* copies of the model's matrix headers */
+  cyb_matrix *matrices; /* copies of the model's matrix headers */
   cyb_engine_config config;
   const cyb_kernels *kernels;
   cyb_threads *threads;
@@ -76,33 +76,33 @@ typedef struct cyb_engine {
   cyb_tape tape;
   uint32_t slot_end[CYB_LEVELS_MAX + 1]; /* page slots of block k: [slot_end[k-1], slot_end[k]) */
   uint32_t padded_vocabulary;
-  float *cosine, *sine;    /* [positions][head_size/2] */
+  float *cosine, *sine; /* [positions][head_size/2] */
   int32_t has_f16;
-  cyb_row *fill;           /* [fill_capacity] rows of the pass being built */
+  cyb_row *fill; /* [fill_capacity] rows of the pass being built */
   uint32_t fill_count, fill_capacity, decode_capacity;
   uint32_t stamp;
-  cyb_slot *agents;        /* [config.agents] */
+  cyb_slot *agents; /* [config.agents] */
   uint32_t *free_slots, free_slot_count;
-  cyb_policy *policies;    /* [config.groups] */
+  cyb_policy *policies; /* [config.groups] */
   uint8_t *has_group;
-  cyb_context *contexts;   /* [context_capacity], index = id - 1 */
+  cyb_context *contexts; /* [context_capacity], index = id - 1 */
   uint32_t context_capacity;
-  uint32_t next_serial;    /* of sequences */
+  uint32_t next_serial; /* of sequences */
   uint64_t tick;
   int32_t tick_open;
-  cyb_job *jobs;           /* [decode_capacity] */
-  cyb_token *tokens;       /* [config.agents] of the present or last tick, indexed by slot */
-  uint8_t *has_token;      /* [config.agents] */
+  cyb_job *jobs;      /* [decode_capacity] */
+  cyb_token *tokens;  /* [config.agents] of the present or last tick, indexed by slot */
+  uint8_t *has_token; /* [config.agents] */
   cyb_counters counters;
-  uint64_t model_bytes;    /* all packed weights and E */
+  uint64_t model_bytes; /* all packed weights and E */
   uint64_t block_bytes[CYB_LEVELS_MAX], table_bytes[CYB_LEVELS_MAX];
-  cyb_event *events;       /* ring [config.events] */
+  cyb_event *events; /* ring [config.events] */
   uint64_t event_head, event_tail;
-  float *tile_stats;       /* [decode_capacity][tiles][2] */
-  cyb_best *partial_best;  /* [decode_capacity][max_ranges] */
-  float *scratch;          /* [threads][scratch_floats] */
+  float *tile_stats;      /* [decode_capacity][tiles][2] */
+  cyb_best *partial_best; /* [decode_capacity][max_ranges] */
+  float *scratch;         /* [threads][scratch_floats] */
   size_t scratch_floats;
-  uint32_t max_ranges;     /* most runs of tiles that the output product is cut into */
+  uint32_t max_ranges; /* most runs of tiles that the output product is cut into */
 } cyb_engine;
 
 const cyb_matrix *cyb_weight(const cyb_engine *engine, uint32_t layer, uint32_t block, uint32_t which);
@@ -124,6 +124,7 @@ int cyb_preempt_one(cyb_engine *engine);
 void cyb_effective_depth(const cyb_engine *engine, const cyb_slot *slot, uint32_t *depth_min, uint32_t *depth_max);
 /* counters.c: multiply-adds of one row at the deepest level that attends to `attended` positions. */
 uint64_t cyb_deepest_multiply_adds(const cyb_engine *engine, uint32_t attended);
-const cyb_context *cyb_context_find(const cyb_engine *engine, uint32_t context); /* NULL and an error text when it is not there */
+const cyb_context *cyb_context_find(const cyb_engine *engine,
+                                    uint32_t context); /* NULL and an error text when it is not there */
 void cyb_contexts_seal(cyb_engine *engine);
 #endif

@@ -17,5 +17,9 @@ cyb_status cyb_fail(cyb_status status, const char *format, ...) {
   return status;
 }
 
-const char *cyb_last_error(void) { return last_error; }
-const char *cyb_version(void) { return CYB_VERSION; }
+const char *cyb_last_error(void) {
+  return last_error;
+}
+const char *cyb_version(void) {
+  return CYB_VERSION;
+}

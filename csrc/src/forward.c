@@ -20,18 +20,24 @@ typedef struct task {
   atomic_uint next;
 } task;
 
-static uint32_t below(const uint32_t *widths, uint32_t k) { return k > 1 ? widths[k - 2] : 0; }
-static uint32_t panels(const cyb_matrix *w) { return (w->rows + CYB_PANEL_ROWS - 1) / CYB_PANEL_ROWS; }
+static uint32_t below(const uint32_t *widths, uint32_t k) {
+  return k > 1 ? widths[k - 2] : 0;
+}
+static uint32_t panels(const cyb_matrix *w) {
+  return (w->rows + CYB_PANEL_ROWS - 1) / CYB_PANEL_ROWS;
+}
 
 static cyb_activations activations(const cyb_tape *tape, const float *f, const int16_t *q, const float *scale, uint32_t layer,
                                    uint32_t width) {
   size_t columns = (size_t)layer * tape->slots * width;
-  cyb_activations a = {f ? f + columns : NULL, q + columns, scale + columns / CYB_QUANT_GROUP, width, width, width / CYB_QUANT_GROUP};
+  cyb_activations a = {f ? f + columns : NULL, q + columns, scale + columns / CYB_QUANT_GROUP, width, width,
+                       width / CYB_QUANT_GROUP};
   return a;
 }
 
 /* Writes block-k K (transposed) and V of one row into its pages. */
-static void write_kv(const cyb_engine *engine, const cyb_row *row, uint32_t layer, uint32_t k, const float *key, const float *value) {
+static void write_kv(const cyb_engine *engine, const cyb_row *row, uint32_t layer, uint32_t k, const float *key,
+                     const float *value) {
   const cyb_model *model = &engine->model;
   const cyb_sequence *sequence = row->sequence;
   uint32_t d1 = model->width[0], hd = model->head_size, i = row->position / P, offset = row->position % P;
@@ -65,7 +71,8 @@ static void start_layer(const task *t, const uint32_t *slots, const cyb_row *con
     float *squares = &tape->squares[(size_t)(2 * layer) * tape->slots + slots[r]];
     float mine = kernels->sum_of_squares(x + begin, block);
     *squares = k == 1 ? mine : *squares + mine;
-    kernels->quantise(x, begin, end, tape->input_q + (base + slots[r]) * tape->width, tape->input_scale + (base + slots[r]) * groups);
+    kernels->quantise(x, begin, end, tape->input_q + (base + slots[r]) * tape->width,
+                      tape->input_scale + (base + slots[r]) * groups);
     if (tape->input_f)
       memcpy(tape->input_f + (base + slots[r]) * tape->width + begin, x + begin, block * sizeof *x);
   }
@@ -148,7 +155,8 @@ static void finish_layer(const task *t, const uint32_t *slots, const cyb_row *co
   float mixed[tape->width > tape->ffn ? tape->width : tape->ffn];
   for (uint32_t r = 0; r < n; r++) {
     attend(engine, rows[r], layer, k, tape->query + (size_t)slots[r] * tape->width, mixed + begin);
-    kernels->quantise(mixed, begin, end, tape->mixed_q + (base + slots[r]) * tape->width, tape->mixed_scale + (base + slots[r]) * groups);
+    kernels->quantise(mixed, begin, end, tape->mixed_q + (base + slots[r]) * tape->width,
+                      tape->mixed_scale + (base + slots[r]) * groups);
     if (tape->mixed_f)
       memcpy(tape->mixed_f + (base + slots[r]) * tape->width + begin, mixed + begin, block * sizeof *mixed);
   }
@@ -161,7 +169,8 @@ static void finish_layer(const task *t, const uint32_t *slots, const cyb_row *co
     float *squares = &tape->squares[(size_t)(2 * layer + 1) * tape->slots + slots[r]];
     float mine = kernels->sum_of_squares(x + begin, block);
     *squares = k == 1 ? mine : *squares + mine;
-    kernels->quantise(x, begin, end, tape->middle_q + (base + slots[r]) * tape->width, tape->middle_scale + (base + slots[r]) * groups);
+    kernels->quantise(x, begin, end, tape->middle_q + (base + slots[r]) * tape->width,
+                      tape->middle_scale + (base + slots[r]) * groups);
     if (tape->middle_f)
       memcpy(tape->middle_f + (base + slots[r]) * tape->width + begin, x + begin, block * sizeof *x);
   }

@@ -16,9 +16,9 @@
 
 /* Activations of a set of rows in both forms; columns appended block by block, so lower blocks are never quantised twice. */
 typedef struct cyb_activations {
-  const float *x;       /* [.][x_stride] used by f16 weights */
-  const int16_t *q;     /* [.][q_stride] used by q8 weights */
-  const float *scale;   /* [.][scale_stride] one per 32 columns */
+  const float *x;                          /* [.][x_stride] used by f16 weights */
+  const int16_t *q;                        /* [.][q_stride] used by q8 weights */
+  const float *scale;                      /* [.][scale_stride] one per 32 columns */
   size_t x_stride, q_stride, scale_stride; /* elements */
 } cyb_activations;
 
@@ -38,12 +38,12 @@ typedef struct cyb_kernels {
   void (*add)(float *x, const float *y, uint32_t n);
   /* Rotates pairs (i, i + head_size/2) of one head by cos/sin[head_size/2]. */
   void (*rotate)(float *head, const float *cosine, const float *sine, uint32_t head_size);
-  void (*to_half)(const float *x, uint16_t *h, uint32_t n);   /* round to nearest even */
+  void (*to_half)(const float *x, uint16_t *h, uint32_t n); /* round to nearest even */
   void (*from_half)(const uint16_t *h, float *x, uint32_t n);
   /* One attention chunk of one head. keys [head_size][16] f16 (transposed), values [16][head_size] f16, mask bit i = position i
   ** counts. Gives m, l and o[head_size] from zero, positions ascending; an empty mask gives m = -INFINITY, l = 0, o = 0. */
-  void (*attend_chunk)(const float *q, const uint16_t *keys, const uint16_t *values, uint32_t mask, uint32_t head_size, float *m,
-                       float *l, float *o);
+  void (*attend_chunk)(const float *q, const uint16_t *keys, const uint16_t *values, uint32_t mask, uint32_t head_size,
+                       float *m, float *l, float *o);
   /* Folds chunk (m2, l2, o2) into (m, l, o), the only merge there is. */
   void (*merge)(float *m, float *l, float *o, float m2, float l2, const float *o2, uint32_t head_size);
   /* Statistics of one vocabulary tile of logits x[0..n), n <= 4096, padded entries -INFINITY: maximum and sum of exp(x - max). */
@@ -55,17 +55,17 @@ typedef struct cyb_kernels {
 const cyb_kernels *cyb_kernels_get(int32_t isa); /* NULL when this machine or build has no such table */
 
 /* Scalar mathematics shared by every path (bit-equal to the vector versions). */
-float cyb_exp(float x);  /* relative error < 2e-7; exp(-INFINITY) = 0 */
+float cyb_exp(float x); /* relative error < 2e-7; exp(-INFINITY) = 0 */
 float cyb_log(float x);
 float cyb_silu(float x);
 void cyb_rope_table(float base, uint32_t head_size, uint32_t position, float *cosine, float *sine); /* [head_size/2] each */
-uint64_t cyb_random_u64(uint64_t seed, uint64_t serial, uint64_t position); /* counter-based */
-float cyb_random_unit(uint64_t seed, uint64_t serial, uint64_t position);   /* [0, 1) */
+uint64_t cyb_random_u64(uint64_t seed, uint64_t serial, uint64_t position);                         /* counter-based */
+float cyb_random_unit(uint64_t seed, uint64_t serial, uint64_t position);                           /* [0, 1) */
 
 /* Keeps the best CYB_CANDIDATES of the logits offered so far by (logit descending, id ascending). */
 typedef struct cyb_best {
   uint32_t n;
-  float logit[CYB_CANDIDATES];   /* sorted when cyb_best_sort was called, else a heap */
+  float logit[CYB_CANDIDATES]; /* sorted when cyb_best_sort was called, else a heap */
   uint32_t id[CYB_CANDIDATES];
 } cyb_best;
 void cyb_best_clear(cyb_best *best);

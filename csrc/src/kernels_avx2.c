@@ -12,7 +12,8 @@ extern const cyb_kernels cyb_kernels_reference;
 static inline __m256 exp8(__m256 x) {
   __m256 dead = _mm256_cmp_ps(x, _mm256_set1_ps(-87.0f), _CMP_NGT_UQ);
   x = _mm256_min_ps(x, _mm256_set1_ps(88.0f));
-  __m256 n = _mm256_round_ps(_mm256_mul_ps(x, _mm256_set1_ps(1.44269504088896341f)), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+  __m256 n =
+      _mm256_round_ps(_mm256_mul_ps(x, _mm256_set1_ps(1.44269504088896341f)), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
   __m256 r = _mm256_fmadd_ps(n, _mm256_set1_ps(-0.693359375f), x);
   r = _mm256_fmadd_ps(n, _mm256_set1_ps(2.12194440e-4f), r);
   __m256 p = _mm256_set1_ps(1.9875691500e-4f);
@@ -34,12 +35,14 @@ static inline float fold16(__m256 a, __m256 b) {
   return _mm_cvtss_f32(_mm_add_ss(two, _mm_shuffle_ps(two, two, 1)));
 }
 
-static inline __m256 half8(const uint16_t *h) { return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)h)); }
+static inline __m256 half8(const uint16_t *h) {
+  return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)h));
+}
 
 /* One panel of 16 rows against T tokens. */
 static inline __attribute__((always_inline)) void panel_q8(const uint8_t *data, uint32_t groups, const int16_t *const *q,
-                                                           const float *const *scale, const float *const *init, float *const *out,
-                                                           const int T) {
+                                                           const float *const *scale, const float *const *init,
+                                                           float *const *out, const int T) {
   __m256 low[4], high[4];
   for (int t = 0; t < T; t++) {
     low[t] = init ? _mm256_loadu_ps(init[t]) : _mm256_setzero_ps();
@@ -101,12 +104,12 @@ static inline __attribute__((always_inline)) void panel_f16(const uint16_t *data
 /* T tokens against all panels: a panel stays in the first cache while the tokens of a call walk over it. */
 #define TILES(T)                                                                                                               \
   if (w->type == CYB_Q8)                                                                                                       \
-    panel_q8((const uint8_t *)w->data + (size_t)p * groups * GROUP_BYTES, groups, q, scale, init ? from : NULL, to, T);       \
+    panel_q8((const uint8_t *)w->data + (size_t)p * groups * GROUP_BYTES, groups, q, scale, init ? from : NULL, to, T);        \
   else                                                                                                                         \
     panel_f16((const uint16_t *)w->data + (size_t)p * w->columns * PANEL, w->columns, xs, init ? from : NULL, to, T)
 
-static void product(const cyb_matrix *w, uint32_t panel_begin, uint32_t panel_end, const cyb_activations *x, const uint32_t *rows,
-                    uint32_t n, const float *init, float *out, size_t out_stride) {
+static void product(const cyb_matrix *w, uint32_t panel_begin, uint32_t panel_end, const cyb_activations *x,
+                    const uint32_t *rows, uint32_t n, const float *init, float *out, size_t out_stride) {
   uint32_t groups = w->columns / GROUP;
   for (uint32_t p = panel_begin; p < panel_end; p++)
     for (uint32_t t = 0; t < n;) {
@@ -232,8 +235,8 @@ static void from_half(const uint16_t *h, float *x, uint32_t n) {
   cyb_kernels_reference.from_half(h + i, x + i, n - i);
 }
 
-static void attend_chunk(const float *q, const uint16_t *keys, const uint16_t *values, uint32_t mask, uint32_t head_size, float *m,
-                         float *l, float *o) {
+static void attend_chunk(const float *q, const uint16_t *keys, const uint16_t *values, uint32_t mask, uint32_t head_size,
+                         float *m, float *l, float *o) {
   if (head_size % 8) {
     cyb_kernels_reference.attend_chunk(q, keys, values, mask, head_size, m, l, o);
     return;
@@ -343,7 +346,8 @@ static void logits(const float *accumulator, float factor, float beta, const flo
   __m256 f = _mm256_set1_ps(factor), b = _mm256_set1_ps(beta);
   uint32_t i = 0;
   for (; i + 8 <= n; i += 8)
-    _mm256_storeu_ps(out + i, _mm256_fmadd_ps(b, _mm256_loadu_ps(log_focus + i), _mm256_mul_ps(_mm256_loadu_ps(accumulator + i), f)));
+    _mm256_storeu_ps(out + i,
+                     _mm256_fmadd_ps(b, _mm256_loadu_ps(log_focus + i), _mm256_mul_ps(_mm256_loadu_ps(accumulator + i), f)));
   for (; i < n; i++)
     out[i] = fmaf(beta, log_focus[i], accumulator[i] * factor);
 }

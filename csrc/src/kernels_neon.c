@@ -9,7 +9,9 @@
 enum { PANEL = CYB_PANEL_ROWS, GROUP = CYB_QUANT_GROUP, GROUP_BYTES = PANEL * (2 + GROUP), P = CYB_PAGE_POSITIONS };
 extern const cyb_kernels cyb_kernels_reference;
 
-static inline float32x4_t half4(const uint16_t *h) { return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(h))); }
+static inline float32x4_t half4(const uint16_t *h) {
+  return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(h)));
+}
 
 static float fold16(const float32x4_t *v) {
   float32x4_t low = vaddq_f32(v[0], v[2]), high = vaddq_f32(v[1], v[3]), four = vaddq_f32(low, high);
@@ -18,7 +20,8 @@ static float fold16(const float32x4_t *v) {
   return (lane[0] + lane[2]) + (lane[1] + lane[3]);
 }
 
-static void panel_q8(const uint8_t *data, uint32_t groups, const int16_t *q, const float *scale, const float *init, float *out) {
+static void panel_q8(const uint8_t *data, uint32_t groups, const int16_t *q, const float *scale, const float *init,
+                     float *out) {
   float32x4_t acc[4];
   for (int i = 0; i < 4; i++)
     acc[i] = init ? vld1q_f32(init + 4 * i) : vdupq_n_f32(0);
@@ -61,8 +64,8 @@ static void panel_f16(const uint16_t *data, uint32_t columns, const float *x, co
     vst1q_f32(out + 4 * i, acc[i]);
 }
 
-static void product(const cyb_matrix *w, uint32_t panel_begin, uint32_t panel_end, const cyb_activations *x, const uint32_t *rows,
-                    uint32_t n, const float *init, float *out, size_t out_stride) {
+static void product(const cyb_matrix *w, uint32_t panel_begin, uint32_t panel_end, const cyb_activations *x,
+                    const uint32_t *rows, uint32_t n, const float *init, float *out, size_t out_stride) {
   uint32_t groups = w->columns / GROUP;
   for (uint32_t p = panel_begin; p < panel_end; p++)
     for (uint32_t t = 0; t < n; t++) {
@@ -72,7 +75,8 @@ static void product(const cyb_matrix *w, uint32_t panel_begin, uint32_t panel_en
         panel_q8((const uint8_t *)w->data + (size_t)p * groups * GROUP_BYTES, groups, x->q + row * x->q_stride,
                  x->scale + row * x->scale_stride, from, out + at);
       else
-        panel_f16((const uint16_t *)w->data + (size_t)p * w->columns * PANEL, w->columns, x->x + row * x->x_stride, from, out + at);
+        panel_f16((const uint16_t *)w->data + (size_t)p * w->columns * PANEL, w->columns, x->x + row * x->x_stride, from,
+                  out + at);
     }
 }
 
@@ -122,8 +126,8 @@ static void from_half(const uint16_t *h, float *x, uint32_t n) {
   cyb_kernels_reference.from_half(h + i, x + i, n - i);
 }
 
-static void attend_chunk(const float *q, const uint16_t *keys, const uint16_t *values, uint32_t mask, uint32_t head_size, float *m,
-                         float *l, float *o) {
+static void attend_chunk(const float *q, const uint16_t *keys, const uint16_t *values, uint32_t mask, uint32_t head_size,
+                         float *m, float *l, float *o) {
   cyb_kernels_reference.attend_chunk(q, keys, values, mask, head_size, m, l, o);
 }
 

@@ -13,8 +13,8 @@ static float fold(float *lane) {
   return lane[0];
 }
 
-static void product(const cyb_matrix *w, uint32_t panel_begin, uint32_t panel_end, const cyb_activations *x, const uint32_t *rows,
-                    uint32_t n, const float *init, float *out, size_t out_stride) {
+static void product(const cyb_matrix *w, uint32_t panel_begin, uint32_t panel_end, const cyb_activations *x,
+                    const uint32_t *rows, uint32_t n, const float *init, float *out, size_t out_stride) {
   uint32_t groups = w->columns / GROUP;
   for (uint32_t p = panel_begin; p < panel_end; p++)
     for (uint32_t t = 0; t < n; t++)
@@ -112,8 +112,8 @@ static void from_half(const uint16_t *h, float *x, uint32_t n) {
     x[i] = cyb_half_to_float(h[i]);
 }
 
-static void attend_chunk(const float *q, const uint16_t *keys, const uint16_t *values, uint32_t mask, uint32_t head_size, float *m,
-                         float *l, float *o) {
+static void attend_chunk(const float *q, const uint16_t *keys, const uint16_t *values, uint32_t mask, uint32_t head_size,
+                         float *m, float *l, float *o) {
   float score[P] = {0}, chance[P];
   for (uint32_t c = 0; c < head_size; c++) {
     o[c] = 0;
@@ -163,5 +163,5 @@ static void logits(const float *accumulator, float factor, float beta, const flo
     out[i] = fmaf(beta, log_focus[i], accumulator[i] * factor);
 }
 
-const cyb_kernels cyb_kernels_reference = {product,   quantise, sum_of_squares, silu_multiply, scale, add,          rotate,
-                                           to_half,   from_half, attend_chunk,  merge,         tile_softmax, logits};
+const cyb_kernels cyb_kernels_reference = {product, quantise,  sum_of_squares, silu_multiply, scale,        add,   rotate,
+                                           to_half, from_half, attend_chunk,   merge,         tile_softmax, logits};

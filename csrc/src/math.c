@@ -67,7 +67,9 @@ float cyb_log(float x) {
   return fmaf(e, 0.693359375f, m + y);
 }
 
-float cyb_silu(float x) { return x / (1.0f + cyb_exp(-x)); }
+float cyb_silu(float x) {
+  return x / (1.0f + cyb_exp(-x));
+}
 
 /* ---- rotation tables, in double with plain operations only ---- */
 

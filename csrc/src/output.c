@@ -51,7 +51,8 @@ static void accumulate(const task *t, cyb_job **jobs, uint32_t n, const cyb_acti
     if (!count)
       continue;
     for (uint32_t r = 0; r < count && !again; r++)
-      memcpy(sums + (size_t)index[r] * TILE, engine->tape.accumulator + (size_t)jobs[index[r]]->row.tape * engine->padded_vocabulary + first,
+      memcpy(sums + (size_t)index[r] * TILE,
+             engine->tape.accumulator + (size_t)jobs[index[r]]->row.tape * engine->padded_vocabulary + first,
              panels * CYB_PANEL_ROWS * sizeof *sums);
     for (uint32_t k = again ? 1 : t->k; k <= t->k; k++) {
       uint32_t begin = k > 1 ? model->width[k - 2] : 0;

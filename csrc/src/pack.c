@@ -17,8 +17,8 @@ size_t cyb_matrix_bytes(int32_t type, uint32_t rows, uint32_t columns) {
 static cyb_status check(int32_t type, uint32_t rows, uint32_t columns, size_t bytes) {
   size_t expected = cyb_matrix_bytes(type, rows, columns);
   if (expected == 0)
-    return cyb_fail(CYB_INVALID_ARGUMENT, "a %u x %u matrix of type %d cannot be packed: columns must be a multiple of 32", rows, columns,
-                    type);
+    return cyb_fail(CYB_INVALID_ARGUMENT, "a %u x %u matrix of type %d cannot be packed: columns must be a multiple of 32",
+                    rows, columns, type);
   if (bytes != expected)
     return cyb_fail(CYB_INVALID_ARGUMENT, "a packed %u x %u matrix has %zu bytes, not %zu", rows, columns, expected, bytes);
   return CYB_OK;
@@ -76,7 +76,8 @@ cyb_status cyb_matrix_unpack(const cyb_matrix *matrix, float *values) {
         *out = cyb_half_to_float(((const uint16_t *)matrix->data)[((size_t)(row / PANEL) * columns + column) * PANEL + lane]);
         continue;
       }
-      const uint8_t *group = (const uint8_t *)matrix->data + ((size_t)(row / PANEL) * (columns / GROUP) + column / GROUP) * GROUP_BYTES;
+      const uint8_t *group =
+          (const uint8_t *)matrix->data + ((size_t)(row / PANEL) * (columns / GROUP) + column / GROUP) * GROUP_BYTES;
       uint16_t half;
       memcpy(&half, group + 2 * lane, sizeof half);
       uint32_t c = column % GROUP;

@@ -13,8 +13,8 @@ typedef struct cyb_row {
   cyb_sequence *sequence;
   uint32_t position; /* absolute */
   uint32_t token;
-  uint32_t tape;     /* slot of its tape */
-  uint8_t level;     /* blocks 1..level are computed */
+  uint32_t tape;      /* slot of its tape */
+  uint8_t level;      /* blocks 1..level are computed */
   uint8_t write_from; /* blocks >= this are written */
 } cyb_row;
 

@@ -53,7 +53,8 @@ uint32_t cyb_pool_take(cyb_pool *pool, uint32_t owner, uint8_t layer) {
   pool->layer[page] = layer;
   pool->state[page] = CYB_PAGE_WRITING;
   pool->generation[page]++;
-  memset(cyb_pool_address(pool, page), 0, pool->page_bytes); /* attention reads whole chunks under a mask: no NaN from old bits */
+  memset(cyb_pool_address(pool, page), 0,
+         pool->page_bytes); /* attention reads whole chunks under a mask: no NaN from old bits */
   return page;
 }
 

@@ -9,7 +9,7 @@
 #define CYB_POOL_H
 #include "kernels.h"
 
-#define CYB_NONE 0xFFFFFFFFu
+#define CYB_NONE          0xFFFFFFFFu
 #define CYB_OWNER_OVERLAY 0x80000000u /* owner = this bit and a sequence serial: an overlay page */
 
 /*
@@ -17,7 +17,7 @@
 ** free has an owner. generation[p] grows each time p is taken.
 */
 typedef struct cyb_pool {
-  uint8_t *memory;      /* [pages][page_bytes], mmapped, 4096-byte aligned */
+  uint8_t *memory; /* [pages][page_bytes], mmapped, 4096-byte aligned */
   size_t page_bytes;
   size_t mapped_bytes;
   uint32_t pages, used, free_head;
@@ -33,7 +33,9 @@ cyb_status cyb_pool_create(cyb_pool *pool, uint32_t pages, size_t page_bytes);
 void cyb_pool_destroy(cyb_pool *pool);
 uint32_t cyb_pool_take(cyb_pool *pool, uint32_t owner, uint8_t layer); /* CYB_NONE when the pool is full; zero-filled */
 void cyb_pool_give(cyb_pool *pool, uint32_t page);
-static inline uint32_t cyb_pool_free(const cyb_pool *pool) { return pool->pages - pool->used; }
+static inline uint32_t cyb_pool_free(const cyb_pool *pool) {
+  return pool->pages - pool->used;
+}
 static inline uint16_t *cyb_pool_address(const cyb_pool *pool, uint32_t page) {
   return (uint16_t *)(void *)(pool->memory + (size_t)page * pool->page_bytes);
 }

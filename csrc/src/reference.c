@@ -21,17 +21,21 @@ typedef struct state {
   const uint8_t *holes;      /* [n][levels] or NULL */
   uint32_t n, level, width, ffn;
   int32_t zeros_rule;
-  float *x;      /* [n][width] residual */
-  float *squares;/* [2*layers+1][n] sums of squares of the blocks so far */
+  float *x;                       /* [n][width] residual */
+  float *squares;                 /* [2*layers+1][n] sums of squares of the blocks so far */
   float *inputs, *mixed, *middle; /* [layers][n][width] inputs of the products */
-  float *units;  /* [layers][n][ffn] */
-  float *query;  /* [n][width] */
-  float *key, *value; /* [layers][n][width], as stored: rounded to half */
-  struct input *in;   /* scratch */
+  float *units;                   /* [layers][n][ffn] */
+  float *query;                   /* [n][width] */
+  float *key, *value;             /* [layers][n][width], as stored: rounded to half */
+  struct input *in;               /* scratch */
 } state;
 
-static int is_hole(const state *s, uint32_t i, uint32_t k) { return s->holes && s->holes[(size_t)i * s->model->levels + k - 1]; }
-static uint32_t first_of(const uint32_t *widths, uint32_t k) { return k == 1 ? 0 : widths[k - 2]; }
+static int is_hole(const state *s, uint32_t i, uint32_t k) {
+  return s->holes && s->holes[(size_t)i * s->model->levels + k - 1];
+}
+static uint32_t first_of(const uint32_t *widths, uint32_t k) {
+  return k == 1 ? 0 : widths[k - 2];
+}
 
 /* Element (row, column) of a packed q8 matrix, and its scale. */
 static int q8_at(const cyb_matrix *w, uint32_t row, uint32_t column, float *scale) {
@@ -90,7 +94,8 @@ static float dot(const cyb_matrix *w, uint32_t row, const input *in, uint32_t at
   for (uint32_t g = 0; g < w->columns; g += 32) {
     float scale;
     int32_t whole = q8_at(w, row, g, &scale) * in->q[at + g];
-    const int8_t *values = (const int8_t *)w->data + ((size_t)(row / 16) * (w->columns / 32) + g / 32) * 544 + 32 + row % 16 * 2;
+    const int8_t *values =
+        (const int8_t *)w->data + ((size_t)(row / 16) * (w->columns / 32) + g / 32) * 544 + 32 + row % 16 * 2;
     for (uint32_t c = 1; c < 32; c++)
       whole += values[c / 2 * 32 + c % 2] * in->q[at + g + c];
     float factor = scale * in->step[(at + g) / 32];
@@ -294,7 +299,8 @@ cyb_status cyb_reference_forward(const cyb_model *model, uint32_t level, const u
   s.width = model->width[level - 1];
   s.ffn = model->ffn_width[level - 1];
   size_t row = (size_t)n * s.width, all = model->layers * row;
-  float *memory = calloc(2 * row + 5 * all + (size_t)model->layers * n * s.ffn + (size_t)(2 * model->layers + 1) * n, sizeof *memory);
+  float *memory =
+      calloc(2 * row + 5 * all + (size_t)model->layers * n * s.ffn + (size_t)(2 * model->layers + 1) * n, sizeof *memory);
   s.in = malloc(sizeof *s.in);
   if (!memory || !s.in) {
     free(memory);

@@ -24,7 +24,8 @@ static void advance(cyb_engine *engine, cyb_job **waiting, uint32_t n, uint32_t 
     cyb_job *job = waiting[r];
     while (!job->dropped) {
       int status = cyb_gather(engine, job->row.sequence, job->row.position, level, job->depth_min);
-      if (status == CYB_GATHER_DONE && cyb_plan_decode(engine, job->row.sequence, job->row.position, level, &job->row.write_from))
+      if (status == CYB_GATHER_DONE &&
+          cyb_plan_decode(engine, job->row.sequence, job->row.position, level, &job->row.write_from))
         break;
       if (status == CYB_GATHER_ROWS_FULL) {
         cyb_run_pass(engine, NULL, 0, 0, 0); /* the others sit this pass out */

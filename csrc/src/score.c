@@ -56,7 +56,8 @@ static cyb_status prepare(cyb_engine *engine, const cyb_score_request *q, uint32
   if (status == CYB_OK && q->personal)
     status = cyb_sequence_extend(sequence, &engine->chunks, q->tokens + begin, q->personal, CYB_LAYER_PERSONAL, 1);
   if (status == CYB_OK)
-    status = cyb_sequence_extend(sequence, &engine->chunks, q->tokens + begin + q->personal, end - begin - q->personal, CYB_LAYER_KV, 0);
+    status = cyb_sequence_extend(sequence, &engine->chunks, q->tokens + begin + q->personal, end - begin - q->personal,
+                                 CYB_LAYER_KV, 0);
   if (status != CYB_OK)
     return status;
   memset(job, 0, sizeof *job);
@@ -108,7 +109,8 @@ static void report(cyb_engine *engine, const cyb_score_request *q, uint32_t quer
     if (result->top_probability)
       result->top_probability[(size_t)query * levels + k] = job->top[k];
     if (result->gain_features)
-      memcpy(result->gain_features + ((size_t)query * levels + k) * CYB_GAIN_FEATURES, job->features[k], sizeof job->features[k]);
+      memcpy(result->gain_features + ((size_t)query * levels + k) * CYB_GAIN_FEATURES, job->features[k],
+             sizeof job->features[k]);
   }
   for (uint32_t i = 0; i < CYB_CANDIDATES; i++) {
     if (result->best)

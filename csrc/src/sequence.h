@@ -15,11 +15,11 @@
 typedef struct cyb_sequence {
   uint32_t *chunks; /* [capacity] ids, [0, count) held */
   uint32_t count, capacity, shared;
-  uint32_t serial;   /* owner tag of overlay pages */
-  int32_t inherit;   /* CYB_INHERIT_* in force */
+  uint32_t serial; /* owner tag of overlay pages */
+  int32_t inherit; /* CYB_INHERIT_* in force */
   uint32_t window;
-  uint8_t *depth;    /* [capacity*16] level of KV a position holds when nothing was released; private positions, not back-fill */
-  uint8_t *have;     /* [capacity*16] level stored now */
+  uint8_t *depth; /* [capacity*16] level of KV a position holds when nothing was released; private positions, not back-fill */
+  uint8_t *have;  /* [capacity*16] level stored now */
   uint32_t *overlay; /* [capacity][slots] page ids of blocks >= 2 */
   uint32_t overlay_pages;
 } cyb_sequence;

@@ -25,8 +25,9 @@ cyb_status cyb_pool_info_get(cyb_engine *engine, cyb_pool_info *info) {
     if (slot->state == CYB_AGENT_FREE)
       continue;
     info->agents++;
-    info->agent_state_bytes += sizeof *slot + (uint64_t)slot->token_capacity * (sizeof *slot->tokens + 1) +
-                               (uint64_t)slot->sequence.capacity * (sizeof(uint32_t) * (1 + engine->chunks.slots) + 2 * CYB_PAGE_POSITIONS);
+    info->agent_state_bytes +=
+        sizeof *slot + (uint64_t)slot->token_capacity * (sizeof *slot->tokens + 1) +
+        (uint64_t)slot->sequence.capacity * (sizeof(uint32_t) * (1 + engine->chunks.slots) + 2 * CYB_PAGE_POSITIONS);
   }
   return CYB_OK;
 }
@@ -106,7 +107,8 @@ cyb_status cyb_snapshot_get(cyb_engine *engine, cyb_snapshot *s, uint32_t *agent
     if (s->pages_private || s->pages_shared) {
       uint32_t own = sequence->overlay_pages, shared = 0;
       for (uint32_t i = 0; i < sequence->count; i++) {
-        uint32_t pages = engine->chunks.slots - cyb_chunk_missing(&engine->chunks, sequence->chunks[i], 0, engine->chunks.slots);
+        uint32_t pages =
+            engine->chunks.slots - cyb_chunk_missing(&engine->chunks, sequence->chunks[i], 0, engine->chunks.slots);
         if (engine->chunks.items[sequence->chunks[i]].references > 1)
           shared += pages;
         else

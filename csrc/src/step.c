@@ -11,7 +11,9 @@ static double now(void) {
   return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-static int runs(const cyb_slot *slot) { return slot->state == CYB_AGENT_RUNNING || slot->state == CYB_AGENT_PREEMPTED; }
+static int runs(const cyb_slot *slot) {
+  return slot->state == CYB_AGENT_RUNNING || slot->state == CYB_AGENT_PREEMPTED;
+}
 
 static void open_tick(cyb_engine *engine) {
   engine->tick++;
@@ -93,7 +95,8 @@ static void refuse(cyb_engine *engine, uint32_t a) {
   agent->done = 1;
   engine->counters.refused++;
   cyb_event_put(engine, CYB_EVENT_REFUSED, a, agent->sequence.count, 0);
-  cyb_fail(CYB_POOL_FULL, "the pool of %u pages has no room for one agent of %u chunks", engine->pool.pages, agent->sequence.count);
+  cyb_fail(CYB_POOL_FULL, "the pool of %u pages has no room for one agent of %u chunks", engine->pool.pages,
+           agent->sequence.count);
 }
 
 cyb_status cyb_step(cyb_engine *engine, cyb_step_report *report) {

@@ -46,7 +46,8 @@ static void relax(void) {
 
 static void lower_priority(void) {
 #ifdef __linux__
-  setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), 5); /* a thread's own nice value on Linux; failure costs nothing but comfort */
+  setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid),
+              5); /* a thread's own nice value on Linux; failure costs nothing but comfort */
 #elif defined(__APPLE__)
   pthread_set_qos_class_self_np(QOS_CLASS_UTILITY, 0);
 #endif
@@ -140,7 +141,9 @@ void cyb_threads_destroy(cyb_threads *team) {
   free(team);
 }
 
-uint32_t cyb_threads_count(const cyb_threads *team) { return team->count; }
+uint32_t cyb_threads_count(const cyb_threads *team) {
+  return team->count;
+}
 
 void cyb_threads_run(cyb_threads *team, cyb_task task, void *argument) {
   if (team->count == 1) {

@@ -83,19 +83,13 @@ def _native(problems: list[Problem]) -> dict[str, Any]:
     try:
         from engine import native
     except UserError as error:
-        problems.append(
-            Problem(True, error.message, "install cybtui again; `pip install --verbose .` shows the compiler's words")
-        )
+        problems.append(Problem(True, error.message, "install cybtui again; `pip install --verbose .` shows the compiler's words"))
         return {"library": None, "version": None, "simd": None, "supported": []}
-    names = [
-        native.isa_name(isa) for isa in (native.ISA_REFERENCE, native.ISA_AVX2, native.ISA_NEON) if native.isa_supported(isa)
-    ]
+    names = [native.isa_name(isa) for isa in (native.ISA_REFERENCE, native.ISA_AVX2, native.ISA_NEON) if native.isa_supported(isa)]
     best = native.isa_name(native.isa_best())
     if best == "reference":
         problems.append(
-            Problem(
-                False, "the processor has neither AVX2 with FMA and F16C nor NEON", "the scalar kernels work, many times slower"
-            )
+            Problem(False, "the processor has neither AVX2 with FMA and F16C nor NEON", "the scalar kernels work, many times slower")
         )
     return {"library": str(native.library_path()), "version": native.version(), "simd": best, "supported": names}
 
@@ -149,14 +143,10 @@ def _judge_terminal(terminal: Any, problems: list[Problem]) -> None:
     from cybtui.terminal import COLUMNS_MIN, ROWS_MIN
 
     if not terminal.interactive:
-        problems.append(
-            Problem(False, "standard input or output is not a terminal", "`cybtui run` needs none; the console does")
-        )
+        problems.append(Problem(False, "standard input or output is not a terminal", "`cybtui run` needs none; the console does"))
         return
     if terminal.term in ("", "dumb", "unknown"):
-        problems.append(
-            Problem(False, f"TERM is {terminal.term or 'unset'}: the console cannot draw", "set TERM, or use `cybtui run`")
-        )
+        problems.append(Problem(False, f"TERM is {terminal.term or 'unset'}: the console cannot draw", "set TERM, or use `cybtui run`"))
     if terminal.columns < COLUMNS_MIN or terminal.rows < ROWS_MIN:
         size = f"{terminal.columns}x{terminal.rows}"
         problems.append(Problem(False, f"the terminal is {size}, less than {COLUMNS_MIN}x{ROWS_MIN}", "enlarge the window"))
@@ -254,6 +244,4 @@ def _terminal_line(terminal: dict[str, Any]) -> str:
     if not terminal["columns"]:
         return "none"
     glyphs = "Unicode" if terminal["unicode"] else "ASCII"
-    return (
-        f"{terminal['term'] or 'TERM unset'}, {terminal['columns']}x{terminal['rows']}, {terminal['colours']} colours, {glyphs}"
-    )
+    return f"{terminal['term'] or 'TERM unset'}, {terminal['columns']}x{terminal['rows']}, {terminal['colours']} colours, {glyphs}"

@@ -84,7 +84,13 @@ def _print(console: Any, result: dict[str, Any]) -> None:
         thresholds = ", ".join(f"{value:g}" for value in row["thresholds"])
         share = " / ".join(f"{value:.0%}" for value in row["share"])
         table.add_row(
-            f"{row['rule']} {thresholds} {row['inherit']}", f"{row['mrr']:.4f}", "", "", f"{row['hits10']:.4f}", share, f"{row['cost']:.3f}"
+            f"{row['rule']} {thresholds} {row['inherit']}",
+            f"{row['mrr']:.4f}",
+            "",
+            "",
+            f"{row['hits10']:.4f}",
+            share,
+            f"{row['cost']:.3f}",
         )
     console.print(table)
     console.print("arithmetic: multiply-adds over those of the deepest level, fills and output product included")

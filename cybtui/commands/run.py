@@ -39,9 +39,7 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument("--thresholds", metavar="T1,T2", type=_thresholds, help="one for each level but the deepest")
     parser.add_argument("--depth", choices=DEPTHS, default="auto", help="auto, or the level that answers every token")
     parser.add_argument("--budget", metavar="B", type=natural, default=20, help="most proposals an agent makes (default: 20)")
-    parser.add_argument(
-        "--threads", metavar="T", type=positive, default=0, help="worker threads (default: the cores there are)"
-    )
+    parser.add_argument("--threads", metavar="T", type=positive, default=0, help="worker threads (default: the cores there are)")
     add_json_option(parser)
     parser.set_defaults(usage_error=parser.error)
 

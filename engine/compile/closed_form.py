@@ -49,7 +49,11 @@ def block_triangle(matrix: NDArray[np.float32], levels: tuple[int, ...]) -> NDAr
 
 
 def directed_map(
-    embedding: NDArray[np.float32], graph_links: NDArray[np.int64], inverse: NDArray[np.int64], semcon: int, levels: tuple[int, ...]
+    embedding: NDArray[np.float32],
+    graph_links: NDArray[np.int64],
+    inverse: NDArray[np.int64],
+    semcon: int,
+    levels: tuple[int, ...],
 ) -> NDArray[np.float32]:
     """The map M with scores E (M e_p) for a query (p, semcon): from the links read in both directions, block-lower-triangular."""
     forward = semcon_map(embedding, graph_links, semcon).T
@@ -68,7 +72,12 @@ def direct_scores(
 
 
 def closed_form(
-    graph: Cybergraph, vectors: NDArray[np.float32], values: NDArray[np.float32], levels: tuple[int, ...], layers: int, seed: int
+    graph: Cybergraph,
+    vectors: NDArray[np.float32],
+    values: NDArray[np.float32],
+    levels: tuple[int, ...],
+    layers: int,
+    seed: int,
 ) -> ClosedForm:
     """Weights of the closed form. ``vectors`` (particles, DK) orthonormal columns, ``values`` (DK,) their eigenvalues."""
     particles, width = vectors.shape

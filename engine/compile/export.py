@@ -82,9 +82,7 @@ def export(
                 values = weights.weights[layer][block - 1][matrix].astype(np.float32)
                 if matrix == "q":
                     values = values / np.float32(math.sqrt(weights.head_size))
-                tensors[f"layers.{layer + 1}.block.{block}.{matrix}"] = matrix_pack(
-                    MATRIX_TYPES[weight_type], np.ascontiguousarray(values)
-                )
+                tensors[f"layers.{layer + 1}.block.{block}.{matrix}"] = matrix_pack(MATRIX_TYPES[weight_type], np.ascontiguousarray(values))
     return write_cyb_file(path, metadata, tensors)
 
 
@@ -106,9 +104,7 @@ def rewrite(
         name=name or file.metadata.name,
         provenance=dict(provenance) if provenance is not None else file.metadata.provenance,
     )
-    tensors: dict[str, NDArray[Any]] = {
-        tensor: np.array(file.array(tensor)) for tensor in file.tensors if not tensor.startswith("__pad.")
-    }
+    tensors: dict[str, NDArray[Any]] = {tensor: np.array(file.array(tensor)) for tensor in file.tensors if not tensor.startswith("__pad.")}
     if gain_weights is not None and gain_bias is not None:
         tensors["gain.weights"] = gain_weights.astype(np.float32)
         tensors["gain.bias"] = gain_bias.astype(np.float32)

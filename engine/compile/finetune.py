@@ -51,7 +51,7 @@ def _mlx() -> Any:
         import mlx.core as mx
     except ImportError as error:
         raise UserError(
-            "fine-tuning needs MLX: install cybtui[mlx-cpu] or cybtui[mlx-cuda] (macOS on Apple silicon has it), or compile with --finetune 0"
+            "fine-tuning needs MLX: install cybtui[mlx-cpu] or cybtui[mlx-cuda] (Apple silicon has it), or compile with --finetune 0"
         ) from error
     return mx
 
@@ -120,7 +120,7 @@ def finetune(
         norm = mx.sqrt(sum(g.square().sum() for _, g in tree_flatten(gradients)))
         factor = mx.minimum(1.0, 1.0 / (norm + 1e-6))
         optimizer.learning_rate = rate
-        parameters = optimizer.apply_gradients(tree_map(lambda g: g * factor, gradients), parameters)
+        parameters = optimizer.apply_gradients(tree_map(lambda g, f=factor: g * f, gradients), parameters)
         parameters = model.decay(parameters, rate * recipe.weight_decay)
         mx.async_eval(parameters, optimizer.state, deepest)
         number += 1

@@ -100,9 +100,7 @@ class NestedModel:
             result.append(self.mx.rsqrt(total / width + EPSILON))
         return result
 
-    def hidden(
-        self, parameters: Any, tokens: Any, positions: Any, valid: Any, presence: Any | None, train: bool = False
-    ) -> list[Any]:
+    def hidden(self, parameters: Any, tokens: Any, positions: Any, valid: Any, presence: Any | None, train: bool = False) -> list[Any]:
         """Final activations by block, each (sequences, columns, B_k). ``presence`` (levels, sequences, columns): zeros rule."""
         mx, recipe = self.mx, self.recipe
         bounds = block_bounds(recipe.levels)
@@ -139,10 +137,7 @@ class NestedModel:
                     held = mx.maximum(presence[k][:, None, None, :], own)
                     chance = mx.softmax(scores * held + bias, axis=-1) * held
                 mixed.append((chance @ value).transpose(0, 2, 1, 3).reshape(sequences, columns, -1))
-            x = [
-                x[k] + self._dropout(mx.concatenate(mixed[: k + 1], axis=-1) @ weights["o"].T, train)
-                for k, weights in enumerate(layer)
-            ]
+            x = [x[k] + self._dropout(mx.concatenate(mixed[: k + 1], axis=-1) @ weights["o"].T, train) for k, weights in enumerate(layer)]
             inverse_rms = self._rms(x)
             units = []
             for k, weights in enumerate(layer):
@@ -150,8 +145,7 @@ class NestedModel:
                 gate, up = mx.split(normal @ weights["gate_up"].T, 2, axis=-1)
                 units.append(self._dropout(gate * mx.sigmoid(gate) * up, train))
             x = [
-                x[k] + self._dropout(mx.concatenate(units[: k + 1], axis=-1) @ weights["down"].T, train)
-                for k, weights in enumerate(layer)
+                x[k] + self._dropout(mx.concatenate(units[: k + 1], axis=-1) @ weights["down"].T, train) for k, weights in enumerate(layer)
             ]
         return x
 

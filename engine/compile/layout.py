@@ -140,7 +140,7 @@ class SequenceSampler:
             [(walk, walk_valid)],
         ]
         tokens_of, valid_of, positions_of = [], [], []
-        start = np.zeros((n, 1), np.int64)
+        start: NDArray[np.int64] = np.zeros((n, 1), np.int64)
         for layer in layers:
             tokens, valid = (np.concatenate(columns, axis=1) for columns in zip(*layer, strict=True))
             tokens_of.append(tokens)

@@ -24,7 +24,7 @@ from engine.model.context import CONTROL_TOKENS
 from engine.model.model import Model
 from engine.model.policy import Policy, default_policy
 
-TOLERANCE = 0.004
+TOLERANCE = 0.001
 FOLDS = 5
 FEATURES = 6
 
@@ -45,11 +45,15 @@ def _design(features: NDArray[np.float64], semcons: NDArray[np.int64], count: in
 
 
 def _ridge(
-    design: NDArray[np.float64], target: NDArray[np.float64], scale: NDArray[np.float64], strength: float, semcon_strength: float
+    design: NDArray[np.float64],
+    target: NDArray[np.float64],
+    scale: NDArray[np.float64],
+    strength: float,
+    semcon_strength: float,
 ) -> NDArray[np.float64]:
     """Coefficients; the constant is not shrunk, features by their scale, semcons by ``semcon_strength`` queries each."""
     penalty = np.concatenate([[0.0], strength * scale[1:] ** 2, np.full(design.shape[1] - FEATURES, semcon_strength)])
-    return np.linalg.solve(design.T @ design + np.diag(penalty + 1e-9), design.T @ target)
+    return np.asarray(np.linalg.solve(design.T @ design + np.diag(penalty + 1e-9), design.T @ target), np.float64)
 
 
 def fit_gain(
@@ -128,9 +132,7 @@ def measure_and_store(path: Path, seed: int = 0) -> dict[str, Any]:
     stored = {"inherit": "backfill", "rule": "gain", "thresholds": list(rule.thresholds), "curve": []}
     rewrite(path, stored, rule.weights, rule.bias)
     model = Model.open(path)
-    curve = [
-        _row(default_policy(levels).pinned(level), outcome, deepest, levels, level) for level, outcome in enumerate(pinned, 1)
-    ]
+    curve = [_row(default_policy(levels).pinned(level), outcome, deepest, levels, level) for level, outcome in enumerate(pinned, 1)]
     gain = model.policy.for_levels(levels)
     tried = [gain, *(gain.with_inherit(inherit) for inherit in ("zeros", "window:16"))]
     for thresholds in ((0.9, 0.85), (0.5, 0.5), (0.25, 0.25)):

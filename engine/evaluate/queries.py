@@ -74,15 +74,12 @@ def queries_from_triples(model: Model, triples: Sequence[Triple], known: Sequenc
     return QuerySet(both[seen, 0], both[seen, 1], both[seen, 2], filters, ranks)
 
 
-def _known_answers(
-    links: Iterable[NDArray[np.int64]], inverse: NDArray[np.integer]
-) -> dict[tuple[int, int], NDArray[np.uint32]]:
+def _known_answers(links: Iterable[NDArray[np.int64]], inverse: NDArray[np.integer]) -> dict[tuple[int, int], NDArray[np.uint32]]:
     known = np.concatenate([np.asarray(each, np.int64).reshape(-1, 3) for each in links])
     reverse = np.stack([known[:, 2], np.asarray(inverse, np.int64)[known[:, 1]], known[:, 0]], axis=1)
     both = np.unique(np.concatenate([known, reverse]), axis=0)
     starts = np.flatnonzero(np.r_[True, np.any(both[1:, :2] != both[:-1, :2], axis=1)]) if len(both) else np.zeros(0, np.int64)
     ends = np.r_[starts[1:], len(both)]
     return {
-        (int(both[begin, 0]), int(both[begin, 1])): both[begin:end, 2].astype(np.uint32)
-        for begin, end in zip(starts, ends, strict=True)
+        (int(both[begin, 0]), int(both[begin, 1])): both[begin:end, 2].astype(np.uint32) for begin, end in zip(starts, ends, strict=True)
     }

@@ -44,7 +44,7 @@ def compute_focus(graph: Cybergraph, tolerance: float = 1e-10, limit: int = 500,
         """Follows links; a particle without any spreads evenly."""
         outgoing = x * inverse
         moved = np.bincount(target, weight * outgoing[source], n) + np.bincount(source, weight * outgoing[target], n)
-        return moved + x[alone].sum() * even
+        return np.asarray(moved + x[alone].sum() * even)
 
     focus = even.copy() if start is None else np.maximum(start, 0) / max(float(np.maximum(start, 0).sum()), 1e-300)
     change, kappa, iterations = 1.0, 0.0, 0
@@ -71,4 +71,4 @@ def vocabulary_focus(graph: Cybergraph, focus: NDArray[np.float64], controls: in
     readings = np.bincount(graph.directed()[:, 1], minlength=graph.semcon_count) + 0.5 if graph.semcon_count else np.zeros(0)
     semcons = SEMCON_SHARE * readings / max(float(readings.sum()), 1e-300)
     result = np.concatenate([(1 - SEMCON_SHARE) * focus, semcons, np.full(controls, CONTROL_SHARE)])
-    return result / result.sum()
+    return np.asarray(result / result.sum())

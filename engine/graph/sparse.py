@@ -18,9 +18,7 @@ class SparseMatrix:
     values: NDArray[np.float32]
 
     @classmethod
-    def from_entries(
-        cls, n: int, rows: NDArray[np.int64], columns: NDArray[np.int64], values: NDArray[np.float64]
-    ) -> SparseMatrix:
+    def from_entries(cls, n: int, rows: NDArray[np.int64], columns: NDArray[np.int64], values: NDArray[np.float64]) -> SparseMatrix:
         """Entries in any order; equal places are added. Rows end up in ascending column order."""
         order = np.lexsort((columns, rows))
         rows, columns, values = rows[order], columns[order], np.asarray(values, np.float64)[order]

@@ -107,10 +107,10 @@ def _level(
 def _filter(matrix: SparseMatrix, block: NDArray[np.float32], low: float) -> NDArray[np.float32]:
     """Chebyshev polynomial that damps eigenvalues in [0, low] and lifts those above."""
     centre = half = low / 2
-    before, now = block, (matrix.multiply(block) - centre * block) / half
+    before, now = block, np.asarray((matrix.multiply(block) - centre * block) / half, np.float32)
     for _ in range(DEGREE - 1):
-        before, now = now, 2 / half * (matrix.multiply(now) - centre * now) - before
-        size = np.abs(now).max()
+        before, now = now, np.asarray(2 / half * (matrix.multiply(now) - centre * now) - before, np.float32)
+        size = np.float32(np.abs(now).max())
         if size > 1e12:
             before, now = before / size, now / size
     return now

@@ -26,7 +26,7 @@ def hold_out(graph: Cybergraph, fraction: float, seed: int) -> tuple[Cybergraph,
     _, key = np.unique(np.stack([low, high, family], axis=1), axis=0, return_inverse=True)
     key = key.reshape(-1)
     statements = int(key.max(initial=-1)) + 1
-    wanted = int(round(fraction * statements))
+    wanted = round(fraction * statements)
     order = np.random.default_rng([seed, 0x48494445]).permutation(statements)
     degree = np.bincount(links[:, 0], minlength=graph.particle_count) + np.bincount(links[:, 2], minlength=graph.particle_count)
     by_key = np.argsort(key, kind="stable")

@@ -104,10 +104,10 @@ def read_wordnet(folder: Path) -> Cybergraph:
             except (IndexError, ValueError) as error:
                 raise UserError(f"{path}:{number}: not a line of a WordNet data file") from error
     links, unknown = [], 0
-    for letter, offset, symbol, target_part, target in pointers:
-        if letter == "r" and symbol == "\\":
-            symbol = "+"  # an adverb's "derived from adjective" is a related form
-        semcon, end = semcon_of.get(symbol), number_of.get((target_part, target))
+    for letter, offset, pointer_symbol, target_part, target_offset in pointers:
+        # an adverb's "derived from adjective" is a related form
+        symbol = "+" if letter == "r" and pointer_symbol == "\\" else pointer_symbol
+        semcon, end = semcon_of.get(symbol), number_of.get((target_part, target_offset))
         if semcon is None or end is None:
             unknown += 1
             continue

@@ -156,11 +156,7 @@ class CybFile:
     def _read_digests(self) -> dict[str, str]:
         digests = strict_json(self.where, "metadata 'tensor_digests'", self.strings.get("tensor_digests", ""))
         names = {name for name in self.tensors if not name.startswith(PAD_PREFIX)}
-        if (
-            not isinstance(digests, dict)
-            or set(digests) != names
-            or not all(isinstance(value, str) for value in digests.values())
-        ):
+        if not isinstance(digests, dict) or set(digests) != names or not all(isinstance(value, str) for value in digests.values()):
             raise bad(self.where, "metadata 'tensor_digests' must have one digest for each tensor")
         if self.strings.get("family") != family_digest(self.strings, digests):
             raise bad(self.where, "metadata 'family' does not follow from the tensor digests")

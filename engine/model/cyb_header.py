@@ -174,7 +174,5 @@ def format_header(where: str, metadata: Mapping[str, str], tensors: Mapping[str,
     text = canonical(where, document)
     text += b" " * (-(8 + len(text)) % ALIGNMENT)
     if len(text) > HEADER_BYTES_MAX:
-        raise UserError(
-            f"{where}: the header would take {len(text)} bytes, more than {HEADER_BYTES_MAX}: shorten the provenance"
-        )
+        raise UserError(f"{where}: the header would take {len(text)} bytes, more than {HEADER_BYTES_MAX}: shorten the provenance")
     return len(text).to_bytes(8, "little") + text, digest

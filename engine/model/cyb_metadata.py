@@ -168,9 +168,7 @@ class Metadata:
         for name, (kind, rows, columns) in self.matrices().items():
             entry, size = tensors.get(name), packed_bytes(kind, rows, columns)
             if entry is None or (entry.dtype, entry.shape) != ("U8", (size,)):
-                raise bad(
-                    where, f"tensor {name!r} must be U8 [{size}] ({rows} x {columns} {kind}), the file has {_describe(entry)}"
-                )
+                raise bad(where, f"tensor {name!r} must be U8 [{size}] ({rows} x {columns} {kind}), the file has {_describe(entry)}")
             if (data_start + entry.begin) % ALIGNMENT:
                 raise bad(where, f"tensor {name!r} does not start at a multiple of {ALIGNMENT} bytes of the file")
 

@@ -61,9 +61,7 @@ def check_thresholds(values: Sequence[float], levels: int | None = None) -> tupl
     if not all(math.isfinite(value) for value in values):
         raise UserError(f"thresholds {format_thresholds(values)}: every threshold must be a finite number")
     if levels is not None and len(values) != levels - 1:
-        raise UserError(
-            f"thresholds {format_thresholds(values)}: this model has {levels} levels and needs {levels - 1} thresholds"
-        )
+        raise UserError(f"thresholds {format_thresholds(values)}: this model has {levels} levels and needs {levels - 1} thresholds")
     return tuple(float(value) for value in values)
 
 

@@ -24,9 +24,7 @@ def display_label(label: str) -> str:
     """The label with control, format and unassigned characters as visible escapes: nothing in it can steer a terminal."""
     if label.isascii() and label.isprintable():
         return label
-    return "".join(
-        character if unicodedata.category(character) not in _INVISIBLE else f"\\u{{{ord(character):x}}}" for character in label
-    )
+    return "".join(character if unicodedata.category(character) not in _INVISIBLE else f"\\u{{{ord(character):x}}}" for character in label)
 
 
 def cid_of_text(text: str) -> bytes:
@@ -121,16 +119,11 @@ class Vocabulary:
 
     @cached_property
     def _exact(self) -> dict[str, dict[str, int]]:
-        return {
-            kind: {self.raw_label(token): token for token in reversed(self._range(kind))} for kind in ("particle", "semcon")
-        }
+        return {kind: {self.raw_label(token): token for token in reversed(self._range(kind))} for kind in ("particle", "semcon")}
 
     @cached_property
     def _folded(self) -> dict[str, list[tuple[str, int]]]:
-        return {
-            kind: sorted((self.raw_label(token).casefold(), token) for token in self._range(kind))
-            for kind in ("particle", "semcon")
-        }
+        return {kind: sorted((self.raw_label(token).casefold(), token) for token in self._range(kind)) for kind in ("particle", "semcon")}
 
     def find(self, label: str, kind: str = "particle") -> int | None:
         """The token with this label: exactly, else ignoring case and surrounding space; the lowest id of several; or None."""

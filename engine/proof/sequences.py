@@ -111,4 +111,8 @@ class Swarm:
             positions += range(start, start + len(layer))
             start = page_end(start + len(layer))
         flat = [token for layer in layers for token in layer]
-        return np.array(flat, np.uint32), np.array(positions, np.uint32), np.array([d for level in levels for d in level], np.int64)
+        return (
+            np.array(flat, np.uint32),
+            np.array(positions, np.uint32),
+            np.array([d for level in levels for d in level], np.int64),
+        )

@@ -88,9 +88,7 @@ def _sum_by_key(keys: NDArray[np.int64], values: NDArray[np.floating]) -> tuple[
     return unique, np.bincount(number.reshape(-1), weights=values, minlength=len(unique)).astype(np.float64)
 
 
-def adamic_adar(
-    world: World, linked: NDArray[np.int64], limit: int = PAIR_LIMIT, breathe: Breathe = _no_pause
-) -> NDArray[np.int64]:
+def adamic_adar(world: World, linked: NDArray[np.int64], limit: int = PAIR_LIMIT, breathe: Breathe = _no_pause) -> NDArray[np.int64]:
     """Pairs by Σ 1/ln(neighbours of z) over common neighbours z."""
     low, high = np.divmod(linked, world.particles)
     ends, others = np.concatenate([low, high]), np.concatenate([high, low])

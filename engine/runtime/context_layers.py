@@ -91,9 +91,7 @@ class ContextLayers:
     def tokens_of(self, goal: Goal, facts: Sequence[Fact]) -> list[int]:
         """The group layer: instrumental goal and collective memory, within the bounds the model was trained on."""
         triples = [(source, self.world.particles + semcon, target) for source, semcon, target in facts[:FACTS]]
-        return group_tokens(
-            self.control, self.semcon_tokens(goal.semcons[:GOAL_SEMCONS]), goal.particles[:GOAL_PARTICLES], triples
-        )
+        return group_tokens(self.control, self.semcon_tokens(goal.semcons[:GOAL_SEMCONS]), goal.particles[:GOAL_PARTICLES], triples)
 
     def personal(self, particles: Sequence[int]) -> list[int]:
         """The personal layer: the immediate goal, what steering named, and where this episode starts."""
@@ -105,9 +103,7 @@ class ContextLayers:
         facts += [fact for fact in self.retrieved(goal) if fact not in facts]
         return self.restore(group, self._next_version, self.tokens_of(goal, facts), tuple(facts[:FACTS]))
 
-    def restore(
-        self, group: Group, number: int, tokens: list[int], facts: tuple[Fact, ...], keep_unused: bool = False
-    ) -> Version:
+    def restore(self, group: Group, number: int, tokens: list[int], facts: tuple[Fact, ...], keep_unused: bool = False) -> Version:
         """The version with a given number and tokens, as the group's newest; the one before goes unless held or kept."""
         version = Version(number, tokens, facts, self.engine.create_context(self.system, LAYER_GROUP, tokens))
         self._next_version = max(self._next_version, number + 1)

@@ -84,9 +84,7 @@ class Starts:
         rows = np.asarray(slots, np.int64)
         serial, episode = agents.id[rows], agents.episode[rows]
         sizes = np.array([len(domain) for domain in domains], np.int64)
-        draws = chance.below(
-            self.seed, sizes[:, None], _START, serial[:, None], episode[:, None], np.arange(START_CANDIDATES)[None, :]
-        )
+        draws = chance.below(self.seed, sizes[:, None], _START, serial[:, None], episode[:, None], np.arange(START_CANDIDATES)[None, :])
         flat = np.cumsum(sizes) - sizes
         unique: dict[int, int] = {}
         parts: list[NDArray[np.int64]] = []

@@ -88,9 +88,7 @@ class GoalTree:
         shown = tuple(dict.fromkeys([*centres, *_most_focused(self.world, domain, GOAL_PARTICLES)]))[:GOAL_PARTICLES]
         title = f"extract implicit links around {self._names(centres)}"
         return self._append(
-            Goal(
-                len(self.goals), parent, INSTRUMENTAL, EXTRACT, title, _common_semcons(self.world, domain), shown, domain, group
-            )
+            Goal(len(self.goals), parent, INSTRUMENTAL, EXTRACT, title, _common_semcons(self.world, domain), shown, domain, group)
         )
 
     def add_immediate(self, parent: int, centres: Sequence[int]) -> Goal:

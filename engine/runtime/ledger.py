@@ -109,9 +109,7 @@ class Ledger:
         self._stream = stream
 
     def _fail(self, error: OSError) -> None:
-        self.warning = (
-            f"the ledger {self.path} cannot be written ({error.strerror or error}): decisions are kept in memory only"
-        )
+        self.warning = f"the ledger {self.path} cannot be written ({error.strerror or error}): decisions are kept in memory only"
         with contextlib.suppress(OSError):
             if self._stream is not None:
                 self._stream.close()

@@ -171,9 +171,7 @@ class Operator:
         goal = swarm.goals[command.goal]
         choices = swarm.goals.immediate_of(goal.id) or ([goal.id] if goal.kind == EXTRACT else [])
         if not choices:
-            raise UserError(
-                f"goal {goal.id} ({goal.title}) is no task for an agent: choose an immediate goal, or one that has some"
-            )
+            raise UserError(f"goal {goal.id} ({goal.title}) is no task for an agent: choose an immediate goal, or one that has some")
         for number, slot in enumerate(slots):
             chosen = swarm.goals[choices[number % len(choices)]]
             agents.goal[slot] = chosen.id
@@ -193,9 +191,7 @@ class Operator:
         parent = swarm.goals[command.parent]
         particles = resolve_particles(swarm, command.text)
         if parent.level == IMMEDIATE:
-            raise UserError(
-                f"goal {parent.id} is an immediate goal, and nothing goes below it: choose its parent {parent.parent}"
-            )
+            raise UserError(f"goal {parent.id} is an immediate goal, and nothing goes below it: choose its parent {parent.parent}")
         if parent.level == TERMINAL:
             if len(swarm.groups) >= swarm.engine.config.groups:
                 raise UserError(f"{len(swarm.groups)} groups are as many as there can be; add an immediate goal to one of them")
@@ -213,9 +209,7 @@ class Operator:
         slots = agents.resolve(command.agents)
         low, high, levels = command.minimum, command.maximum, swarm.engine.levels
         if (low, high) != (0, 0) and not 1 <= low <= high <= levels:
-            raise UserError(
-                f"depth {low} to {high}: levels go from 1 to {levels}, the lower bound first; 0 to 0 is the group's"
-            )
+            raise UserError(f"depth {low} to {high}: levels go from 1 to {levels}, the lower bound first; 0 to 0 is the group's")
         for slot in slots:
             swarm.engine.set_depth(slot, low, high)
             agents.depth_min[slot], agents.depth_max[slot] = low, high

@@ -60,9 +60,7 @@ def empty_snapshot(model: Model) -> Snapshot:
     bandwidth = BandwidthInfo(0.0, 0.0, 0.0, 0.0, 0.0, zeros, zeros, 0, 0, 0, 0, 0, (), ())
     telemetry = Telemetry(levels)
     counts = {"proposed": 0, "verified": 0, "accepted": 0, "rejected": 0}
-    return Snapshot(
-        0, True, model_info(model), agents, (), (), telemetry.depth(zeros), pool, bandwidth, (), counts, (), telemetry.rates()
-    )
+    return Snapshot(0, True, model_info(model), agents, (), (), telemetry.depth(zeros), pool, bandwidth, (), counts, (), telemetry.rates())
 
 
 _AGENT_COLUMNS: tuple[tuple[str, Any], ...] = (

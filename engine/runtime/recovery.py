@@ -41,9 +41,7 @@ def _apply(swarm: Swarm, record: dict[str, Any]) -> bool:
         group = int(evidence.get("group", 0))
         group = group if 0 <= group < len(swarm.groups) else 0
         tick = int(record.get("tick", 0))
-        entry = Entry(
-            len(swarm.proposals), agents[0], group, swarm.groups[group].goal, source, semcon, target, tick, 0, float("nan")
-        )
+        entry = Entry(len(swarm.proposals), agents[0], group, swarm.groups[group].goal, source, semcon, target, tick, 0, float("nan"))
         swarm.proposals.add(key, entry)
         entry.agents.update(agents)
         if features:

@@ -44,9 +44,7 @@ def sessions_folder() -> Path:
 def session_path(name: str, folder: Path | None = None) -> Path:
     """The file of a session. Raises UserError for a name that is none."""
     if not NAME.fullmatch(name) or name.endswith((".", " ")):
-        raise UserError(
-            f"session name {name!r}: use letters, digits, space, . _ -, beginning with a letter or digit, at most 64"
-        )
+        raise UserError(f"session name {name!r}: use letters, digits, space, . _ -, beginning with a letter or digit, at most 64")
     return (folder or sessions_folder()) / f"{name}.session"
 
 
@@ -332,8 +330,4 @@ def _redraw(swarm: Swarm, walks: dict[int, tuple[list[int], list[int]]]) -> list
             engine.resume(slot)
     for slot in others:
         engine.resume(slot)
-    return (
-        [f"{different} walks could not be continued bit for bit: they had changed policy or owner half-way"]
-        if different
-        else []
-    )
+    return [f"{different} walks could not be continued bit for bit: they had changed policy or owner half-way"] if different else []

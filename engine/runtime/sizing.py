@@ -40,9 +40,7 @@ def pages_needed(model: Model, agents: int) -> int:
     return ratio * (contexts + private + PRIVATE_PAGES * SCORE_QUERIES)
 
 
-def engine_config(
-    model: Model, agents: int, seed: int, threads: int = 0, low_priority: bool = False, step_rows: int = 0
-) -> EngineConfig:
+def engine_config(model: Model, agents: int, seed: int, threads: int = 0, low_priority: bool = False, step_rows: int = 0) -> EngineConfig:
     """Sizes for a swarm of at most ``agents`` agents on this machine. Raises UserError where not even a few fit."""
     from engine.native import EngineConfig
 

@@ -138,9 +138,7 @@ class Proposal:
     semcon_id: int
     target_id: int
     probability: float  # verified probability; nan before verification
-    evidence: tuple[
-        tuple[str, str], ...
-    ]  # (kind, text), e.g. ("deeper level", "rank 2 of 39,998"), ("path", "a -has part-> b …")
+    evidence: tuple[tuple[str, str], ...]  # (kind, text), e.g. ("deeper level", "rank 2 of 39,998"), ("path", "a -has part-> b …")
     status: str
     reason: str
     tick: int

@@ -76,9 +76,7 @@ class Streams:
         prompt = row.began.get(agent, ())
         for offset, token in enumerate(prompt[: TICK_SEQUENCES - 1]):
             records.append(
-                TokenRecord(
-                    first + offset, row.tick, self._label(token), token, self._kind(token), 0, float("nan"), (), offset == 0
-                )
+                TokenRecord(first + offset, row.tick, self._label(token), token, self._kind(token), 0, float("nan"), (), offset == 0)
             )
         at = int(np.searchsorted(row.agents, agent))
         if at < len(row.agents) and row.agents[at] == agent:

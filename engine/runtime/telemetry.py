@@ -117,8 +117,7 @@ class Telemetry:
             counters.multiply_adds,
             counters.always_deepest_multiply_adds,
             tuple(
-                (agents, ratio(moved, count), ratio(standard, moved))
-                for agents, (count, moved, standard) in sorted(self.by_agents.items())
+                (agents, ratio(moved, count), ratio(standard, moved)) for agents, (count, moved, standard) in sorted(self.by_agents.items())
             ),
             tuple(self.savings),
         )

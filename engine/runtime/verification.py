@@ -124,8 +124,7 @@ class Verifier:
         queries = [[*personal, p, world.particles + s] for p, s in zip(subject.tolist(), relation.tolist(), strict=True)]
         known = world.targets(subject, relation, KNOWN_TARGETS + 1)
         targets = [
-            [answer, *[other for other in row if other != answer][:KNOWN_TARGETS]]
-            for answer, row in zip(wanted, known, strict=True)
+            [answer, *[other for other in row if other != answer][:KNOWN_TARGETS]] for answer, row in zip(wanted, known, strict=True)
         ]
         levels = self.engine.levels
         result = self.engine.score(

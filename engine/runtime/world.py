@@ -63,9 +63,7 @@ class World:
     @classmethod
     def of_model(cls, model: Model) -> World:
         """The visible graph of an open model: without its hidden and its validation links."""
-        return cls.of_links(
-            model.particles, model.semcons, model.vocabulary.inverse, model.graph.links, model.focus[: model.particles]
-        )
+        return cls.of_links(model.particles, model.semcons, model.vocabulary.inverse, model.graph.links, model.focus[: model.particles])
 
     # ---- links ------------------------------------------------------------------------------------------------------
 
@@ -122,8 +120,7 @@ class World:
         low = np.searchsorted(self.keys, first)
         high = np.minimum(np.searchsorted(self.keys, first + self.particles), low + limit)
         return [
-            (self.keys[start:stop] - base).tolist()
-            for start, stop, base in zip(low.tolist(), high.tolist(), first.tolist(), strict=True)
+            (self.keys[start:stop] - base).tolist() for start, stop, base in zip(low.tolist(), high.tolist(), first.tolist(), strict=True)
         ]
 
     def neighbours(self, particle: int) -> dict[int, int]:

@@ -64,9 +64,7 @@ def test_version() -> None:
     assert done.stdout.startswith("cybtui ")
 
 
-@pytest.mark.parametrize(
-    "arguments", [("nonsense",), ("--agents", "0"), ("--agents", "x"), ("--seed", "-1"), ("doctor", "--nonsense")]
-)
+@pytest.mark.parametrize("arguments", [("nonsense",), ("--agents", "0"), ("--agents", "x"), ("--seed", "-1"), ("doctor", "--nonsense")])
 def test_wrong_usage(arguments: tuple[str, ...]) -> None:
     done = cybtui(*arguments)
     assert done.returncode == 2
@@ -86,9 +84,7 @@ def test_console_without_a_terminal(term: str) -> None:
 def test_console_on_a_dumb_terminal() -> None:
     leader, follower = os.openpty()
     try:
-        done = cybtui(
-            environment={"TERM": "dumb"}, stdin=follower, stdout=follower, stderr=subprocess.PIPE, capture_output=False
-        )
+        done = cybtui(environment={"TERM": "dumb"}, stdin=follower, stdout=follower, stderr=subprocess.PIPE, capture_output=False)
     finally:
         os.close(follower)
         os.close(leader)
@@ -136,9 +132,7 @@ def test_run_refuses_a_bad_model(damage: str, tmp_path: Path) -> None:
 def test_json_on_standard_output_is_only_json() -> None:
     done = cybtui("doctor", "--json", "-")
     report = json.loads(done.stdout)
-    assert {"version", "python", "machine", "native", "model", "mlx", "terminal", "folders", "compiler", "problems"} == set(
-        report
-    )
+    assert {"version", "python", "machine", "native", "model", "mlx", "terminal", "folders", "compiler", "problems"} == set(report)
     assert done.returncode == (1 if any(problem["fatal"] for problem in report["problems"]) else 0)
 
 

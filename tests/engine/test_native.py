@@ -193,9 +193,7 @@ def test_snapshot_reuses_its_buffers(engine: native.Engine) -> None:
 def test_score_shapes(engine: native.Engine, model: Model) -> None:
     semcon = model.vocabulary.semcon_token(1)
     queries = [[1, semcon], [2, semcon], [3, semcon]]
-    result = engine.score(
-        queries, default_policy(3).pinned(2), targets=[[4], [5, 6], []], filters=[[7], [], [8]], want=("best", "logits")
-    )
+    result = engine.score(queries, default_policy(3).pinned(2), targets=[[4], [5, 6], []], filters=[[7], [], [8]], want=("best", "logits"))
     assert result.target_rank is not None
     assert result.target_logprob is not None
     assert result.best is not None

@@ -83,9 +83,7 @@ class FakeEngine:
         assert agent["state"] != PAUSED
         agent["episode"] += 1
         text = repr((self.contexts[context], list(personal), agent["episode"]))
-        agent.update(
-            tokens=list(prompt), depths=[0] * len(prompt), start=32, state=RUNNING, salt=hashlib.sha256(text.encode()).digest()
-        )
+        agent.update(tokens=list(prompt), depths=[0] * len(prompt), start=32, state=RUNNING, salt=hashlib.sha256(text.encode()).digest())
 
     def pause(self, slot: int) -> None:
         agent = self._agent(slot)
@@ -141,14 +139,10 @@ class FakeEngine:
                 agent["generated"] += 1
                 agent["last"] = token
                 confidence = [probability] * depth + [0.0] * (8 - depth)
-                rows.append(
-                    (slot, token, 32 + len(agent["tokens"]), depth, probability, confidence, [token] * 3, [probability] * 3, 0)
-                )
+                rows.append((slot, token, 32 + len(agent["tokens"]), depth, probability, confidence, [token] * 3, [probability] * 3, 0))
         self._tokens = np.array(rows, TOKEN)
         self.generated += len(rows)
-        return SimpleNamespace(
-            tick_complete=True, tick=self.ticks, generated=len(rows), rows=len(rows), preempted=0, seconds=0.0
-        )
+        return SimpleNamespace(tick_complete=True, tick=self.ticks, generated=len(rows), rows=len(rows), preempted=0, seconds=0.0)
 
     def _next(self, agent: dict[str, Any]) -> tuple[int, int, float]:
         world, last = self.world, agent["tokens"][-1]

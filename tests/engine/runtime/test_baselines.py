@@ -17,9 +17,7 @@ from engine.runtime.world import World
 
 def random_world(seed: int, particles: int = 25, links: int = 50) -> World:
     random = np.random.default_rng(seed)
-    drawn = np.stack(
-        [random.integers(0, particles, links), random.integers(0, 2, links), random.integers(0, particles, links)], axis=1
-    )
+    drawn = np.stack([random.integers(0, particles, links), random.integers(0, 2, links), random.integers(0, particles, links)], axis=1)
     return World.of_links(particles, 4, np.array([2, 3, 0, 1]), drawn[drawn[:, 0] != drawn[:, 2]], random.random(particles))
 
 

@@ -12,9 +12,7 @@ from hypothesis import strategies as st
 
 from engine.runtime.ledger import Ledger, decode, encode, read
 
-EVIDENCE = st.dictionaries(
-    st.text(max_size=8), st.one_of(st.integers(-(2**53), 2**53), st.text(max_size=20), st.floats(-1, 1)), max_size=4
-)
+EVIDENCE = st.dictionaries(st.text(max_size=8), st.one_of(st.integers(-(2**53), 2**53), st.text(max_size=20), st.floats(-1, 1)), max_size=4)
 
 
 @given(EVIDENCE)
@@ -28,9 +26,7 @@ def test_a_line_survives(evidence: dict[str, Any]) -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(EVIDENCE, min_size=1, max_size=6), st.data())
-def test_whatever_is_cut_or_changed_a_whole_prefix_loads_and_appending_goes_on(
-    records: list[dict[str, Any]], data: Any
-) -> None:
+def test_whatever_is_cut_or_changed_a_whole_prefix_loads_and_appending_goes_on(records: list[dict[str, Any]], data: Any) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "a.ledger"
         ledger = Ledger(path)

@@ -80,9 +80,7 @@ def test_the_digest_does_not_depend_on_threads_or_bounds(model: Model, inherit: 
 
 def test_a_pool_that_is_too_small_preempts_and_changes_no_token(model: Model) -> None:
     def with_pages(pages: int) -> dict[str, Any]:
-        return run(
-            model, 20, 12, 7, threads=1, make_engine=lambda model, config: Engine(model.native, replace(config, pages=pages))
-        )
+        return run(model, 20, 12, 7, threads=1, make_engine=lambda model, config: Engine(model.native, replace(config, pages=pages)))
 
     results = with_pages(2000), with_pages(60)
     assert results[0]["digest"] == results[1]["digest"]
@@ -95,9 +93,7 @@ def test_agents_of_a_group_map_the_same_pages_and_a_fork_copies_none(model: Mode
     for _ in range(3):
         swarm.step()
     first = swarm.agents.slot_of[1]
-    second = next(
-        int(slot) for slot in swarm.agents.slots if slot != first and swarm.agents.version[slot] == swarm.agents.version[first]
-    )
+    second = next(int(slot) for slot in swarm.agents.slots if slot != first and swarm.agents.version[slot] == swarm.agents.version[first])
     shared = 0
     for chunk in range(swarm.engine.agent(first).kv_slice[1]):
         ids, addresses, layer = swarm.engine.agent_pages(first, chunk)

@@ -27,9 +27,7 @@ def test_no_decision_of_the_operator_is_lost(make_swarm: Callable[..., Swarm], t
     accepted, rejected, changed = list(swarm.proposals.open)[:3]
     for command in (Accept(accepted), Reject(rejected, "wrong"), Accept(changed), Reject(changed)):
         assert apply(swarm, command).status == "applied"
-    links = [
-        (entry.source, entry.semcon, entry.target) for entry in map(swarm.proposals.__getitem__, (accepted, rejected, changed))
-    ]
+    links = [(entry.source, entry.semcon, entry.target) for entry in map(swarm.proposals.__getitem__, (accepted, rejected, changed))]
 
     state, arrays = session.read(path)
     again = make_swarm(empty=True, live=True)

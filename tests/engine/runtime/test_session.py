@@ -30,9 +30,7 @@ def resumed(make_swarm: Make, path: Path, **options: Any) -> Swarm:
 
 @pytest.mark.parametrize("inherit", ["backfill", "zeros", "window:4"])
 @pytest.mark.parametrize("stop", [1, 13, 40])
-def test_a_resumed_session_goes_on_as_if_it_had_never_stopped(
-    make_swarm: Make, tmp_path: Path, inherit: str, stop: int
-) -> None:
+def test_a_resumed_session_goes_on_as_if_it_had_never_stopped(make_swarm: Make, tmp_path: Path, inherit: str, stop: int) -> None:
     path = tmp_path / "a.session"
 
     def begin() -> Swarm:

@@ -202,9 +202,7 @@ COMMANDS = st.one_of(
     st.builds(CreateGoal, st.integers(-1, 15), st.sampled_from(["thing.0007", "thing.0011,thing.0012", "nope"])),
     st.builds(SetDepth, st.lists(st.integers(1, 14), max_size=3).map(tuple), st.integers(0, 4), st.integers(0, 4)),
     st.builds(SetPolicy, st.integers(-1, 5), st.sampled_from([None, (0.5, 0.5), (0.5,), (float("nan"), 1.0)])),
-    st.builds(
-        SetPolicy, st.integers(0, 3), st.none(), st.sampled_from(["margin", "gain", "x"]), st.sampled_from(["zeros", "y"])
-    ),
+    st.builds(SetPolicy, st.integers(0, 3), st.none(), st.sampled_from(["margin", "gain", "x"]), st.sampled_from(["zeros", "y"])),
     st.builds(SetPolicy, st.integers(0, 3), temperature=st.sampled_from([-1.0, 0.0, 2.0])),
     st.builds(Accept, st.integers(-1, 40)),
     st.builds(Reject, st.integers(-1, 40)),
