@@ -1,0 +1,1 @@
+"""Themes, one file each; installed as ``cybtui.themes``."""
