@@ -109,9 +109,9 @@ class SequenceSampler:
         anchor = walk[np.arange(n)[:, None], 2 * random.integers(0, hops[:, None] + 1, (n, FACTS))]
         facts = self.links[self._random_link_of(anchor)].copy()
         told = random.random((n, FACTS)) < 0.15  # the very link to predict: newer facts are to be used
-        hop = random.integers(0, hops[:, None], (n, FACTS))
+        told_hop = random.integers(0, hops[:, None], (n, FACTS))
         rows = np.arange(n)[:, None]
-        answer = np.stack([walk[rows, 2 * hop], walk[rows, 2 * hop + 1] - self.particles, walk[rows, 2 * hop + 2]], axis=-1)
+        answer = np.stack([walk[rows, 2 * told_hop], walk[rows, 2 * told_hop + 1] - self.particles, walk[rows, 2 * told_hop + 2]], axis=-1)
         facts = np.where(told[..., None], answer, facts)
         facts[..., 1] += self.particles
         facts_valid = memory[:, None] & (np.arange(FACTS) < random.integers(1, FACTS + 1, n)[:, None])
