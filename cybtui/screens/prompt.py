@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.containers import Vertical, VerticalScroll
@@ -43,7 +44,7 @@ class Complete(Suggester):
 class Prompt(ModalScreen[str | None]):
     """Asks for one line; escape gives None."""
 
-    BINDINGS = [("escape", "cancel", "Cancel")]
+    BINDINGS: ClassVar[list[tuple[str, str, str]]] = [("escape", "cancel", "Cancel")]
     DEFAULT_CSS = """
     Prompt { align: center middle; }
     Prompt > Vertical { width: 70%; max-width: 90; height: auto; border: round $accent; background: $panel; padding: 0 1; }
@@ -69,7 +70,7 @@ class Prompt(ModalScreen[str | None]):
 class Help(ModalScreen[None]):
     """What the panes show, and every key."""
 
-    BINDINGS = [("escape,question_mark,q", "leave", "Close")]
+    BINDINGS: ClassVar[list[tuple[str, str, str]]] = [("escape,question_mark,q", "leave", "Close")]
     DEFAULT_CSS = """
     Help { align: center middle; }
     Help > VerticalScroll { width: 90%; height: 90%; border: round $accent; background: $panel; padding: 0 1; }
