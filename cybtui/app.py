@@ -66,6 +66,7 @@ class Console(App[int]):
         self.zoomed = False
         self.receipts: list[c.Receipt] = []
         self.note = "opening the model …"
+        self.status_text = ""
 
     def compose(self) -> ComposeResult:
         with Grid(id="grid"):
@@ -94,7 +95,7 @@ class Console(App[int]):
         else:
             self.notify(f"theme {safe(wanted)} is not known: {', '.join(names)}", severity="warning")
         self.query_one(AgentsPane).focus()
-        self.set_interval(0.1, self.poll)
+        self.set_interval(0.2, self.poll)
         self.open_source()
 
     @work(thread=True, exclusive=True)
@@ -137,9 +138,12 @@ class Console(App[int]):
         if snapshot is not self.shown:
             self.shown = snapshot
             self.redraw()
-        status = self.query_one("#status", Static)
         error = f"stopped: {snapshot.error}" if snapshot.error else ("paused" if not snapshot.running else "running")
-        status.update(safe(f"{snapshot.model.name} · tick {snapshot.tick:,} · {error} · {self.note}"))
+        text = safe(f"{snapshot.model.name} · tick {snapshot.tick:,} · {error} · {self.note}")
+        if text != self.status_text:
+            self.status_text = text
+            for status in self.screen_stack[0].query("#status").results(Static):  # gone while the app closes
+                status.update(text, layout=False)
 
     def redraw(self) -> None:
         """Draws the panes that can be seen."""
