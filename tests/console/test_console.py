@@ -29,7 +29,7 @@ def console(model: Path, folder: Path, agents: int = 20) -> Console:
 
 
 async def until(pilot: Any, app: Console, ticks: int) -> None:
-    for _ in range(100):
+    for _ in range(600):
         await pilot.pause(0.05)
         if app.shown is not None and app.shown.tick >= ticks:
             return
