@@ -9,6 +9,8 @@ from typing import Any
 from cybtui.commands.console import natural
 from cybtui.commands.json_output import add_json_option, write_json
 
+CLAIMS = ("nesting", "batch_invariant", "thread_invariant", "backfill", "zero_copy", "zeros_rule")
+
 
 def add_parser(subparsers: Any) -> None:
     """States the options of ``verify``."""
@@ -20,39 +22,38 @@ def add_parser(subparsers: Any) -> None:
         allow_abbrev=False,
     )
     parser.add_argument("model", nargs="?", metavar="F.cyb", help="model file (default: the embedded model)")
-    parser.add_argument("--seed", metavar="S", type=natural, default=0, help="seed of the randomised cases (default: 0)")
+    parser.add_argument("--seed", metavar="S", type=natural, default=0, help="seed of the random cases (default: 0)")
+    parser.add_argument("--cases", metavar="N", type=natural, default=1000, help="random agents and queries a claim (default: 1000)")
+    parser.add_argument("--claim", metavar="NAME", choices=CLAIMS, action="append", help=f"prove this only: {', '.join(CLAIMS)}")
     parser.add_argument("--mutate", metavar="NAME", help="plant a fault first (test builds): verification must fail")
     add_json_option(parser)
+    parser.set_defaults(usage_error=parser.error)
 
 
 def run(args: argparse.Namespace) -> int:
     """Verifies; status 1 unless everything holds."""
-    import time
-
-    from engine import native_library
+    if args.cases < 1:
+        args.usage_error("--cases: at least one is needed to prove anything")
     from engine.model.model import Model
-    from engine.proof.proofs import PROOFS
+    from engine.native import mutate
+    from engine.proof.proofs import verify
 
     model = Model.open(args.model)
-    started = time.monotonic()
-    failures = [f"tensor {name} does not match its digest" for name in model.file.wrong_digests()]
-    model.file.check_matrices()
-    result: dict[str, Any] = {"model": {"name": model.name, "digest": model.digest}, "digests": not failures}
     if args.mutate:
-        native_library.mutate(args.mutate)
-    checks = 0
-    for name, (prove, cases) in PROOFS.items():
-        proof = prove(model, args.seed, cases)
-        key = {"batch_invariance": "batch_invariant", "thread_invariance": "thread_invariant"}.get(name, name)
-        result[key] = proof.holds
-        checks += proof.checks
-        failures += proof.failures
-        sys.stderr.write(f"{'ok  ' if proof.holds else 'FAIL'} {key}: {proof.checks:,} checks\n")
-    result.update(checks=checks, failures=failures, seed=args.seed, seconds=time.monotonic() - started)
+        mutate(args.mutate)
+
+    def finished(proof: Any, seconds: float) -> None:
+        state = "ok  " if proof.holds else "FAIL"
+        sys.stderr.write(f"{state} {proof.claim}: {proof.checks:,} checks, {proof.compared:,} compared, {seconds:.1f} s\n")
+
+    result = verify(model, args.seed, args.cases, args.claim or CLAIMS, finished)
+    if args.mutate:
+        result["mutation"] = args.mutate
     if args.json:
         write_json(args.json, result)
     else:
-        for failure in failures:
+        for failure in result["failures"]:
             print(failure)
-        print(f"{model.name}: {checks:,} checks in {result['seconds']:.1f} s, {'all hold' if not failures else 'NOT proven'}")
-    return 1 if failures else 0
+        verdict = "all hold" if not result["failures"] else "NOT proven"
+        print(f"{model.name}: {result['checks']:,} checks in {result['seconds']:.1f} s, {verdict}")
+    return 1 if result["failures"] else 0

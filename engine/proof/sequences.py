@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,22 +11,26 @@ from numpy.typing import NDArray
 from engine.model.context import page_end
 from engine.model.model import Model
 from engine.model.policy import Policy, default_policy
-from engine.native import Engine, EngineConfig
+from engine.native import LAYER_GROUP, LAYER_SYSTEM, Engine, EngineConfig
 
-LAYER_SYSTEM, LAYER_GROUP = 0, 1
+Stream = tuple[list[int], list[int]]
+AGENTS = 24
+POSITIONS = 256
+NO_ID = bytes(36)
 
 
 @dataclass(frozen=True)
 class Walk:
-    """One agent's given tokens: personal layer and prompt."""
+    """One agent's given tokens: personal layer and prompt; ``serial`` seeds its sampling."""
 
+    serial: int
     personal: tuple[int, ...]
     prompt: tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class Case:
-    """A random swarm: shared layers, one policy, the agents' walks, and how many ticks it runs."""
+    """A random swarm: shared layers, one policy, the agents' walks, and how many ticks it runs. The seed alone decides all of it."""
 
     seed: int
     system: tuple[int, ...]
@@ -33,47 +38,46 @@ class Case:
     walks: tuple[Walk, ...]
     ticks: int
     policy: Policy
-    config: EngineConfig = field(default_factory=EngineConfig)
+    config: EngineConfig
 
 
-def random_case(model: Model, seed: int, agents: int = 6, ticks: int = 4, thresholds: tuple[float, float] = (0.02, 0.4)) -> Case:
-    """Short sequences over several chunks, thresholds drawn low so that some tokens stop at every level."""
-    random = np.random.default_rng(seed)
+def random_case(model: Model, seed: int, agents: int = AGENTS, ticks: int = 3, inherit: Sequence[str] = ("backfill",)) -> Case:
+    """Mostly short sequences, some that fill several chunks; thresholds so low that some tokens stop at every level."""
+    random = np.random.default_rng([seed, 0x50524F46])
+    vocabulary = len(model.vocabulary)
 
-    def tokens(low: int, high: int) -> tuple[int, ...]:
-        return tuple(int(t) for t in random.integers(0, len(model.vocabulary), random.integers(low, high)))
+    def tokens(most: int, rarely: int) -> tuple[int, ...]:
+        high = rarely if random.random() < 0.1 else most
+        return tuple(int(t) for t in random.integers(0, vocabulary, random.integers(1, high + 1)))
 
     policy = replace(
         default_policy(model.levels),
-        rule=("top", "margin")[int(random.integers(2))],
-        thresholds=tuple(float(t) for t in random.uniform(*thresholds, model.levels - 1)),
+        rule=str(random.choice(["top", "margin"])),
+        thresholds=tuple(float(t) for t in random.uniform(0.02, 0.4, model.levels - 1)),
         temperature=float(random.choice([0.0, 0.7, 1.0])),
+    ).with_inherit(str(random.choice(list(inherit))))
+    per_chunk = model.widths[-1] // model.widths[0]
+    config = EngineConfig(
+        pages=per_chunk * (12 * agents + 64), agents=2 * agents + 8, groups=4, positions=POSITIONS, threads=2, seed=seed % 1000
     )
-    return Case(
-        seed,
-        tokens(1, 6),
-        tokens(1, 22),
-        tuple(Walk(tokens(1, 4), tokens(1, 8)) for _ in range(agents)),
-        ticks,
-        policy,
-        EngineConfig(pages=4096, agents=max(agents, 2) * 2, groups=2, positions=512, threads=2, seed=seed),
-    )
+    walks = tuple(Walk(serial, tokens(2, 6), tokens(4, 20)) for serial in range(agents))
+    return Case(seed, tokens(3, 20), tokens(5, 40), walks, ticks, policy, config)
 
 
 class Swarm:
-    """A case set up on an engine; a context manager."""
+    """A case set up on an engine; a context manager. ``order`` (indices of walks) says who is created, in which order."""
 
-    def __init__(self, model: Model, case: Case, config: EngineConfig | None = None, policy: Policy | None = None) -> None:
+    def __init__(
+        self, model: Model, case: Case, config: EngineConfig | None = None, policy: Policy | None = None, order: Sequence[int] | None = None
+    ) -> None:
         self.model, self.case = model, case
         self.engine = Engine(model.native, config or case.config)
         self.engine.set_policy(0, policy or case.policy)
         self.system = self.engine.create_context(0, LAYER_SYSTEM, case.system)
         self.group = self.engine.create_context(self.system, LAYER_GROUP, case.group)
-        self.slots = []
-        for serial, walk in enumerate(case.walks):
-            slot = self.engine.create_agent(0, bytes(36), 0, serial)
-            self.engine.begin(slot, self.group, walk.personal, walk.prompt, 0)
-            self.slots.append(slot)
+        self.slots: dict[int, int] = {}
+        for index in range(len(case.walks)) if order is None else order:
+            self.join(index)
 
     def __enter__(self) -> Swarm:
         return self
@@ -81,38 +85,39 @@ class Swarm:
     def __exit__(self, *_: object) -> None:
         self.engine.close()
 
+    def join(self, index: int) -> None:
+        """Creates the agent of one walk; it stops after the case's ticks, whenever it came."""
+        walk = self.case.walks[index]
+        slot = self.engine.create_agent(0, NO_ID, 0, walk.serial)
+        self.engine.begin(slot, self.group, walk.personal, walk.prompt, self.case.ticks)
+        self.slots[index] = slot
+
     def run(self, ticks: int | None = None) -> Swarm:
-        """Runs the case's ticks."""
+        """Runs the case's ticks, or as many as said."""
         for _ in range(self.case.ticks if ticks is None else ticks):
             self.engine.tick()
         return self
 
-    def streams(self) -> list[tuple[list[int], list[int]]]:
-        """Tokens and depths of every agent."""
-        result = []
-        for slot in self.slots:
-            tokens, depths = self.engine.agent_tokens(slot)
-            result.append((tokens.tolist(), depths.tolist()))
-        return result
+    def stream(self, index: int) -> Stream:
+        """Tokens and depths of one agent."""
+        tokens, depths = self.engine.agent_tokens(self.slots[index])
+        return tokens.tolist(), depths.tolist()
 
     def sequence(self, index: int) -> tuple[NDArray[np.uint32], NDArray[np.uint32], NDArray[np.int64]]:
-        """Tokens that an agent holds, their absolute positions, and the level each was answered at (1 where it was given only).
+        """Tokens that an agent holds, their absolute positions, and the level each was computed at (1 where it was given only).
 
-        The last token is pending: it has no KV yet and is left out."""
-        walk = self.case.walks[index]
-        tokens, depths = self.engine.agent_tokens(self.slots[index])
-        own = tokens.tolist()[:-1]
-        answered = depths.tolist()[1:]
-        layers = [list(self.case.system), list(self.case.group), list(walk.personal), own]
-        levels = [[1] * len(layer) for layer in layers[:3]] + [[max(1, depth) for depth in answered]]
+        The last token is pending: it has no KV yet and is left out. The token before a generated one was computed at the level that
+        answered."""
+        tokens, depths = self.stream(index)
+        layers = [list(self.case.system), list(self.case.group), list(self.case.walks[index].personal), tokens[:-1]]
+        levels = [[1] * len(layer) for layer in layers[:3]] + [[max(1, depth) for depth in depths[1:]]]
         positions: list[int] = []
         start = 0
         for layer in layers:
             positions += range(start, start + len(layer))
             start = page_end(start + len(layer))
-        flat = [token for layer in layers for token in layer]
         return (
-            np.array(flat, np.uint32),
+            np.array([token for layer in layers for token in layer], np.uint32),
             np.array(positions, np.uint32),
-            np.array([d for level in levels for d in level], np.int64),
+            np.array([level for part in levels for level in part], np.int64),
         )

@@ -1,0 +1,125 @@
+"""Claims about KV and logits, proven against the scalar reference: nesting, back-fill, the zeros rule."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from engine.model.model import Model
+from engine.model.policy import Policy, default_policy
+from engine.native import reference_forward
+from engine.proof.proof import Proof, blocks_of, compare_kv, expected_kv, in_parallel
+from engine.proof.sequences import AGENTS, NO_ID, Swarm, random_case
+
+QUERIES = 4  # of a swarm, whose logits are compared too: the reference takes long over a vocabulary
+
+
+def _through(model: Model, level: int) -> Policy:
+    """Every level up to ``level`` is visited and none below it answers."""
+    return replace(default_policy(model.levels), thresholds=(2.0,) * (model.levels - 1), depth_max=level)
+
+
+def prove_nesting(model: Model, seed: int, cases: int) -> Proof:
+    """KV and logits of level k are the same computed alone or inside a deeper level."""
+    proof = Proof("nesting")
+    while proof.checks < cases and not proof.settled:
+        case = random_case(model, seed, min(AGENTS, cases), ticks=1)
+        indices = range(len(case.walks))
+        pinned = [default_policy(model.levels).pinned(level) for level in range(1, model.levels + 1)]
+        with Swarm(model, case, policy=pinned[-1]) as inside:
+            inside.run()
+            expected = expected_kv(inside, indices)
+            for index in indices:
+                rows = range(len(expected[index].positions))
+                wrong, compared, _ = compare_kv(inside, index, expected[index], rows, model.levels)
+                missing = len(rows) * model.levels - compared
+                proof.check([*wrong, *[f"agent {index}: KV is missing"][: min(missing, 1)]], compared, seed, AGENTS)
+        for level in range(1, model.levels):
+            with Swarm(model, case, policy=pinned[level - 1]) as alone:
+                alone.run()
+                for index in indices:
+                    rows = range(len(expected[index].positions))
+                    wrong, compared, _ = compare_kv(alone, index, expected[index], rows, level)
+                    proof.check([f"level {level} alone, {each}" for each in wrong], compared, seed, AGENTS)
+        _compare_logits(proof, model, seed)
+        seed += 1
+    return proof
+
+
+def _compare_logits(proof: Proof, model: Model, seed: int) -> None:
+    """Distributions of short queries at every level, pinned there and escalated to it, against the reference."""
+    random = np.random.default_rng([seed, 0x4C4F4749])
+    queries = random.integers(0, len(model.vocabulary), (QUERIES, 2)).astype(np.uint32)
+    work = [(level, query) for level in range(1, model.levels + 1) for query in range(QUERIES)]
+
+    def reference(item: tuple[int, int]) -> object:
+        return reference_forward(model.native, item[0], queries[item[1]], np.arange(2), want_kv=False)[1]
+
+    expected = dict(zip(work, in_parallel(reference, work), strict=True))
+    case = random_case(model, seed, 1)
+    with Swarm(model, case, order=()) as swarm:
+        for level in range(1, model.levels + 1):
+            for name, policy in (("pinned", default_policy(model.levels).pinned(level)), ("escalated", _through(model, level))):
+                logits = swarm.engine.score(queries.tolist(), policy, want=("logits",)).logits
+                assert logits is not None
+                for query in range(QUERIES):
+                    wanted = expected[level, query]
+                    assert isinstance(wanted, np.ndarray)
+                    where = f"query {queries[query].tolist()}, level {level} {name}: logits differ from the reference"
+                    proof.check([] if np.array_equal(logits[query], wanted[-1]) else [where], 1, seed, AGENTS)
+
+
+def prove_backfill(model: Model, seed: int, cases: int) -> Proof:
+    """Back-filled KV equals never having been shallow: agents of mixed depth against the reference at the deepest level. Some swarms
+    run under zeros or a window first: what was computed over holes must go when back-fill comes."""
+    proof = Proof("backfill")
+    deep = 0
+    while proof.checks < cases and not proof.settled:
+        case = random_case(model, seed, min(AGENTS, cases), inherit=("backfill", "backfill", "zeros", "window:3"))
+        with Swarm(model, case) as swarm:
+            if case.policy.inherit == "backfill":
+                swarm.run()
+            else:
+                swarm.run(1)
+                swarm.engine.set_policy(0, case.policy.with_inherit("backfill"))
+                swarm.run(case.ticks - 1)
+            swarm.engine.check()
+            expected = expected_kv(swarm, range(len(case.walks)))
+            for index, wanted in enumerate(expected):
+                wrong, compared, above = compare_kv(swarm, index, wanted, range(len(wanted.positions)), model.levels)
+                deep += above
+                proof.check(wrong, compared, seed, AGENTS)
+        seed += 1
+    if model.levels > 1:
+        nothing = ["no agent went past the first level, so nothing was back-filled"]
+        proof.check(nothing if deep == 0 else [], 0, seed, AGENTS)
+    return proof
+
+
+def prove_zeros(model: Model, seed: int, cases: int) -> Proof:
+    """Under ``zeros`` a hole is K = V = 0 and takes exp(0); shared positions are holes even when neighbours filled them."""
+    proof = Proof("zeros_rule")
+    while proof.checks < cases and not proof.settled:
+        case = random_case(model, seed, min(AGENTS, cases), inherit=("zeros",))
+        with Swarm(model, case) as swarm:
+            engine = swarm.engine
+            engine.set_policy(1, default_policy(model.levels).pinned(model.levels))
+            neighbour = engine.create_agent(1, NO_ID, 0, 1000)  # fills the shared pages at every block
+            engine.begin(neighbour, swarm.group, case.walks[0].personal, case.walks[0].prompt, 0)
+            swarm.run()
+            engine.check()
+            shared = len(case.system) + len(case.group)
+            for index, wanted in enumerate(expected_kv(swarm, range(len(case.walks)), zeros=True)):
+                own = range(shared, len(wanted.positions))
+                wrong, compared, _ = compare_kv(swarm, index, wanted, own, model.levels)
+                for row in own:
+                    for block in range(1, len(blocks_of(model)) + 1):
+                        position = int(wanted.positions[row])
+                        held = engine.agent_kv(swarm.slots[index], position, block) is not None
+                        if held != (wanted.levels[row] >= block):
+                            what = "a hole holds KV" if held else "KV is missing"
+                            wrong.append(f"agent {index}, position {position}, block {block}: {what}")
+                proof.check(wrong, compared, seed, AGENTS)
+        seed += 1
+    return proof
