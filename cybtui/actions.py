@@ -1,41 +1,71 @@
-"""Every action of the console, once: keys, what it says and which method of the app does it. Bindings, help and palette come from here."""
+"""Every action of the console, once. Bindings, the line of keys, the help page and the palette come from here."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from cybtui import operations as o
+
+if TYPE_CHECKING:
+    from cybtui.app import Console
+
+NAMES = {"question_mark": "?", "slash": "/", "space": "space", "left_square_bracket": "[", "right_square_bracket": "]"}
 
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """``name`` is the app's ``action_<name>``; ``keys`` are Textual key names; ``footer`` puts it in the bottom line."""
+    """``keys`` are Textual key names with commas between; ``panes`` are those whose line of keys shows it, () = none, ("",) = all."""
 
-    name: str
-    keys: str
+    id: str
     title: str
+    keys: str
+    group: str
+    handler: Callable[[Console], None]
     help: str
-    footer: bool = False
+    panes: tuple[str, ...] = ()
 
 
+AGENTS = ("agents", "stream")
 ACTIONS = (
-    Action("help", "question_mark", "Help", "what the panes show and what keys do", True),
-    Action("spawn", "s", "Spawn", "new agents: how many", True),
-    Action("fork", "f", "Fork", "a copy of the selected agent that shares its pages", True),
-    Action("pause", "space", "Pause/resume", "the selected agent", True),
-    Action("pause_all", "P", "Pause all", "halts or goes on with the whole swarm between ticks"),
-    Action("kill", "K", "Kill", "the selected agent, after a confirmation"),
-    Action("steer", "t", "Steer", "names particles that the selected agent should look at", True),
-    Action("retarget", "g", "Retarget", "gives the selected agent another goal, by its number"),
-    Action("new_goal", "G", "New goal", "a new immediate goal around named particles"),
-    Action("depth", "d", "Bound depth", "pins or bounds the levels of the selected agent: 1-3, 2, or 0 for the group's"),
-    Action("thresholds", "h", "Thresholds", "of the selected agent's group, one a level but the deepest", True),
-    Action("rule", "r", "Rule", "next confidence rule of the group: top, margin, gain"),
-    Action("inherit", "i", "Inheritance", "next policy for holes of the group: backfill, zeros, window:16"),
-    Action("accept", "a", "Accept", "the selected proposal", True),
-    Action("reject", "x", "Reject", "the selected proposal", True),
-    Action("filter", "slash", "Filter", "shows agents whose name, group or state holds the text"),
-    Action("sort", "o", "Sort", "next order of the agents"),
-    Action("zoom", "z", "Zoom", "the focused pane alone, or all", True),
-    Action("save", "w", "Save session", "under a name"),
-    Action("next_theme", "T", "Theme", "next colour theme"),
-    Action("quit", "q", "Quit", "saves the session and leaves", True),
-)
+    Action("accept", "Accept", "a", "Inbox", o.accept, "the selected proposal joins the graph", ("inbox",)),
+    Action("reject", "Reject", "x", "Inbox", o.reject, "the selected proposal; agents stop proposing it", ("inbox",)),
+    Action("spawn", "Spawn", "s", "Agents", o.spawn, "new agents on the selected goal", (*AGENTS, "goals")),
+    Action("steer", "Steer", "t", "Agents", o.steer, "names particles that agents should look at", AGENTS),
+    Action("depth", "Depth", "d", "Agents", o.depth, "pins or bounds levels: 2, 1-2, 0 for the group's", AGENTS),
+    Action("pause", "Pause", "space", "Agents", o.pause, "pauses agents, or resumes them", AGENTS),
+    Action("fork", "Fork", "f", "Agents", o.fork, "a copy of the selected agent that shares its pages", AGENTS),
+    Action("retarget", "Retarget", "g", "Agents", o.retarget, "gives agents another goal", AGENTS),
+    Action("kill", "Kill", "K", "Agents", o.kill, "ends agents, after a question", AGENTS),
+    Action("mark", "Mark", "m", "Agents", o.mark, "marks the selected agent for the next commands", ("agents",)),
+    Action("mark_all", "Mark all", "M", "Agents", o.mark_all, "marks every agent that passes the filter, or none"),
+    Action("filter", "Filter", "slash", "Agents", o.filter_agents, "words in name, group, goal, state; or marked", ("agents",)),
+    Action("sort", "Sort", "o", "Agents", o.sort, "next order of agents", ("agents",)),
+    Action("new_goal", "New goal", "n", "Goals", o.new_goal, "a goal around named particles, under the selected one", ("goals",)),
+    Action("thresholds", "Thresholds", "h", "Depth", o.thresholds, "of the selected agent's group, one a level", ("depth",)),
+    Action("rule", "Rule", "r", "Depth", o.rule, "confidence rule of the group: top, margin, gain", ("depth",)),
+    Action("inherit", "Holes", "i", "Depth", o.inherit, "policy for missing KV: backfill, zeros, window:N", ("depth",)),
+    Action("temperature", "Temperature", "e", "Depth", o.temperature, "of the group's sampling", ("depth",)),
+    Action("pause_all", "Pause all", "p", "Console", o.pause_all, "halts the whole swarm between ticks, or goes on", ("log", "pool", "bandwidth", "goals")),
+    Action("save", "Save", "w", "Console", o.save, "saves the session under a name", ("log",)),
+    Action("zoom", "Zoom", "z", "Console", o.zoom, "the focused pane alone, or all panes", ("",)),
+    Action("next_pane", "Next pane", "tab", "Console", o.next_pane, "also 1 to 8 for a pane by its number"),
+    Action("previous_pane", "Previous pane", "shift+tab", "Console", o.previous_pane, "back to the pane before"),
+    Action("theme", "Theme", "T", "Console", o.theme, "next colour theme"),
+    Action("palette", "Palette", "ctrl+p", "Console", o.palette, "finds any action by name"),
+    Action("help", "Help", "question_mark,f1", "Console", o.show_help, "panes and keys", ("",)),
+    Action("quit", "Quit", "q,ctrl+q", "Console", o.leave, "saves the session and leaves", ("",)),
+)  # fmt: skip
+BY_ID = {action.id: action for action in ACTIONS}
+
+
+def key_names(action: Action) -> str:
+    """Keys as people write them."""
+    return ", ".join(NAMES.get(key, key) for key in action.keys.split(","))
+
+
+def shown_for(pane: str) -> list[tuple[str, str, str]]:
+    """(id, key, title) of the actions on a pane's line of keys; those of the pane first."""
+    own = [a for a in ACTIONS if pane in a.panes]
+    return [(a.id, key_names(a).split(",")[0], a.title) for a in (*own, *(a for a in ACTIONS if "" in a.panes))]

@@ -51,6 +51,6 @@ def check_terminal() -> None:
 def run(args: argparse.Namespace) -> int:
     """Opens the console; returns when the operator leaves."""
     check_terminal()
-    from cybtui.app import run_console
+    from cybtui.console import run_console
 
     return run_console(args)

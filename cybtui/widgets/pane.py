@@ -1,85 +1,245 @@
-"""A pane: one widget that draws lines from the latest snapshot, only when there is a newer one."""
+"""A pane: fixed lines above, rows that scroll, fixed lines below. Only lines that changed are drawn, only those in view are made."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from collections.abc import Iterable, Sequence
 
+from rich.cells import cell_len
+from rich.segment import Segment
 from rich.style import Style
-from rich.text import Text
-from textual.widget import Widget
+from textual import events
+from textual.geometry import Region, Size
+from textual.message import Message
+from textual.scroll_view import ScrollView
+from textual.strip import Strip
 
+from cybtui.text import fit
+from cybtui.view import View
 from engine.runtime.snapshot import Snapshot
 
-if TYPE_CHECKING:
-    from cybtui.app import Console
-
-LEVEL_GLYPHS = "·▁▄█▆▇▅▂▃"
-LEVEL_ASCII = ".-+#=%*@&"
-LEVEL_COLOURS = ("grey62", "#5fafd7", "#d7af5f", "#d75f87", "#87d787", "#af87ff", "#ffaf87", "#87ffd7", "#d7d7d7")
+Part = tuple[str, Style]
+Line = list[Part]
 
 
-class Pane(Widget, can_focus=True):
-    """Subclasses set ``TITLE`` and build their lines in ``lines(snapshot, width, height)``."""
+def strip_of(line: Line, width: int, base: Style, over: Style | None = None) -> Strip:
+    """A strip of exactly ``width`` cells."""
+    segments, used = [], 0
+    for text, style in line:
+        if used >= width:
+            break
+        cells = len(text) if text.isascii() else cell_len(text)
+        if used + cells > width:
+            text = fit(text, width - used)
+            cells = width - used
+        segments.append(Segment(text, style + over if over else style))
+        used += cells
+    if used < width:
+        segments.append(Segment(" " * (width - used), base + over if over else base))
+    return Strip(segments, width)
 
-    TITLE = ""
-    DEFAULT_CSS = """
-    Pane { border: round $panel-lighten-2; border-title-color: $text-muted; padding: 0 1; height: 1fr; width: 1fr; }
-    Pane:focus { border: round $accent; border-title-color: $accent; border-title-style: bold; }
+
+class Pane(ScrollView, can_focus=True):
+    """Subclasses give lines from a snapshot: ``head``, ``row`` and ``foot``; ``rows`` says how many rows there are.
+
+    Lines are lists of (text, style); whatever is too wide is cut, so that a line can never disturb its neighbours.
     """
 
-    def on_mount(self) -> None:
-        self.border_title = self.TITLE
+    TITLE = ""
+    NUMBER = 0
+    SELECTS = False
+    DEFAULT_CSS = """
+    Pane {
+        border: round $foreground 18%; border-title-color: $foreground 60%; border-subtitle-color: $foreground 45%;
+        border-subtitle-align: right; padding: 0 1; background: $background; overflow-x: hidden; scrollbar-size-vertical: 1;
+        scrollbar-color: $foreground 20%; scrollbar-background: $background; scrollbar-color-hover: $accent;
+        scrollbar-background-hover: $background; scrollbar-background-active: $background;
+    }
+    Pane:focus { border: round $accent; border-title-color: $accent; border-title-style: bold; border-subtitle-color: $accent; }
+    Pane.ascii { border: ascii $foreground 18%; }
+    Pane.ascii:focus { border: ascii $accent; }
+    """
+
+    class Selected(Message):
+        """The operator moved a cursor."""
+
+    def __init__(self, view: View) -> None:
+        super().__init__(id=type(self).__name__.removesuffix("Pane").lower())
+        self.view = view
+        self.cursor = 0
+        self._drawn: tuple[object, ...] = ()
+        self._strips: list[Strip] = []
+        self.border_title = f"{self.NUMBER} {self.TITLE}"
+
+    # ---- what subclasses give --------------------------------------------------------------------------------------
+
+    def prepare(self, snapshot: Snapshot, width: int, height: int) -> None:
+        """Called once before lines are made."""
+
+    def head(self, snapshot: Snapshot, width: int, height: int) -> list[Line]:
+        """Lines above the rows."""
+        return []
+
+    def rows(self, snapshot: Snapshot) -> int:
+        """How many rows scroll."""
+        return 0
+
+    def row(self, snapshot: Snapshot, index: int, width: int) -> Line:
+        """One row."""
+        return []
+
+    def foot(self, snapshot: Snapshot, width: int, height: int) -> list[Line]:
+        """Lines below the rows."""
+        return []
+
+    def follow(self, snapshot: Snapshot) -> int | None:
+        """The row that the selection is at now; None leaves the cursor alone."""
+        return None
+
+    def choose(self, snapshot: Snapshot, index: int) -> None:
+        """The cursor came to a row."""
+
+    # ---- drawing ---------------------------------------------------------------------------------------------------
 
     @property
-    def console_app(self) -> Console:
-        """The app, typed."""
-        return cast("Console", self.app)
+    def inner(self) -> Size:
+        """Cells for lines; the scroll bar's column is left out when it shows."""
+        return self.scrollable_content_region.size
 
-    def lines(self, snapshot: Snapshot, width: int, height: int) -> list[Text]:
-        """At most ``height`` lines of at most ``width`` cells."""
-        raise AssertionError("a pane draws itself")
+    def update(self) -> None:
+        """Draws what changed since the last call; free when nothing did."""
+        size = self.inner
+        key = (id(self.view.snapshot), self.view.version, size, self.scroll_offset.y, self.has_focus, self.cursor)
+        if key == self._drawn or not size.width or not size.height:
+            return
+        strips = self._make(size.width, size.height)
+        after = (id(self.view.snapshot), self.view.version, size, self.scroll_offset.y, self.has_focus, self.cursor)
+        old, self._strips, self._drawn = self._strips, strips, after
+        if len(old) != len(strips):
+            self.refresh()
+            return
+        changed = [Region(0, y, size.width, 1) for y, strip in enumerate(strips) if strip != old[y]]
+        if changed:
+            self.refresh(*changed)
 
-    def render(self) -> Text:
-        snapshot = self.console_app.shown
-        width, height = self.size.width, self.size.height
+    def _make(self, width: int, height: int) -> list[Strip]:
+        palette, snapshot = self.view.palette, self.view.snapshot
+        if snapshot is None or not snapshot.model.levels:
+            message = "loading the model" + self.view.glyphs.ellipsis
+            return [strip_of([(message if not y else "", palette.dim)], width, palette.text) for y in range(height)]
+        self.prepare(snapshot, width, height)
+        head = self.head(snapshot, width, height)[:height]
+        foot = self.foot(snapshot, width, height)[: max(0, height - len(head) - 1)]
+        total, body = self.rows(snapshot), height - len(head) - len(foot)
+        self._head, self._body = len(head), body
+        at = self.follow(snapshot)
+        if at is not None and total:
+            self.cursor = max(0, min(total - 1, at))
+        wanted = Size(width, len(head) + total + len(foot) if total > body else 1)
+        if wanted.height != self.virtual_size.height:
+            self.virtual_size = wanted
+        if self.SELECTS and total:
+            self._keep_in_view(total)
+        top = max(0, min(round(self.scroll_y), total - body))
+        strips = [strip_of(line, width, palette.text) for line in head]
+        for index in range(top, min(total, top + max(0, body))):
+            over = None
+            if self.SELECTS and index == self.cursor:
+                over = palette.cursor if self.has_focus else palette.cursor_idle
+            strips.append(strip_of(self.row(snapshot, index, width), width, palette.text, over))
+        blank = strip_of([], width, palette.text)
+        strips += [blank] * max(0, height - len(foot) - len(strips))
+        strips += [strip_of(line, width, palette.text) for line in foot]
+        return strips[:height]
+
+    def _keep_in_view(self, total: int) -> None:
+        top, body = round(self.scroll_y), max(1, self._body)
+        if self.cursor < top:
+            self.set_reactive(type(self).scroll_y, float(self.cursor))
+        elif self.cursor >= top + body:
+            self.set_reactive(type(self).scroll_y, float(self.cursor - body + 1))
+        else:
+            return
+        self.set_reactive(type(self).scroll_target_y, self.scroll_y)
+        if self.show_vertical_scrollbar:
+            self.vertical_scrollbar.position = self.scroll_y
+
+    def render_line(self, y: int) -> Strip:
+        if not self._strips:
+            self.update()
+        if y < len(self._strips):
+            return self._strips[y].adjust_cell_length(self.inner.width)
+        return Strip.blank(self.inner.width, self.view.palette.text)
+
+    # ---- keys and mouse --------------------------------------------------------------------------------------------
+
+    _head = 0
+    _body = 1
+
+    def move(self, to: int) -> None:
+        """Moves the cursor to a row, or scrolls where the pane has none."""
+        snapshot = self.view.snapshot
         if snapshot is None:
-            return Text("loading the model …", style="dim")
-        result = Text(no_wrap=True, overflow="crop", end="")
-        for number, line in enumerate(self.lines(snapshot, width, height)[:height]):
-            if number:
-                result.append("\n")
-            line.truncate(width)
-            result.append_text(line)
-        return result
+            return
+        total = self.rows(snapshot)
+        to = max(0, min(total - 1, to))
+        if self.SELECTS and total:
+            self.cursor = to
+            self.choose(snapshot, to)
+            self.view.changed()
+            self.post_message(self.Selected())
+        self.update()
 
-    def glyph(self, level: int) -> str:
-        """The level's own sign, so that colour is not needed."""
-        return (LEVEL_ASCII if self.console_app.ascii else LEVEL_GLYPHS)[min(level, 8)]
+    def on_key(self, event: events.Key) -> None:
+        steps = {"down": 1, "j": 1, "up": -1, "k": -1, "pagedown": self._body, "pageup": -self._body}
+        ends = {"home": 0, "end": 1 << 40}
+        if not self.SELECTS:
+            return
+        if event.key in steps:
+            self.move(self.cursor + steps[event.key])
+        elif event.key in ends:
+            self.move(ends[event.key])
+        else:
+            return
+        event.stop()
+        event.prevent_default()
 
-    def colour(self, level: int) -> Style:
-        """The level's colour; plain where NO_COLOR is set."""
-        return Style() if self.console_app.no_color else Style(color=LEVEL_COLOURS[min(level, 8)])
+    def on_click(self, event: events.Click) -> None:
+        row = event.get_content_offset(self)
+        if self.SELECTS and row is not None and self._head <= row.y < self._head + self._body:
+            self.move(round(self.scroll_y) + row.y - self._head)
 
-    def bar(self, share: float, width: int) -> str:
-        """A bar of ``width`` cells."""
-        share = min(1.0, max(0.0, share if share == share else 0.0))
-        full = round(share * width)
-        return ("#" if self.console_app.ascii else "█") * full + ("." if self.console_app.ascii else "░") * (width - full)
+    def _on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+        self._wheel(event, 3)
+
+    def _on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+        self._wheel(event, -3)
+
+    def _wheel(self, event: events.MouseEvent, step: int) -> None:
+        if self.SELECTS:
+            self.move(self.cursor + step)
+        else:
+            self.scroll_relative(y=step, animate=False)
+        event.stop()
+        event.prevent_default()
+
+    def watch_scroll_y(self, old_value: float, new_value: float) -> None:
+        super().watch_scroll_y(old_value, new_value)
+        self.update()
+
+    def on_focus(self) -> None:
+        self.update()
+
+    def on_blur(self) -> None:
+        self.update()
+
+    def on_resize(self) -> None:
+        self.update()
 
 
-def count(value: float) -> str:
-    """1,234 · 12.3 k · 4.56 M · 7.89 G."""
-    for limit, unit in ((1e9, " G"), (1e6, " M"), (1e4, " k")):
-        if abs(value) >= limit:
-            return f"{value / (limit if unit != ' k' else 1e3):.3g}{unit}"
-    return f"{value:,.0f}"
-
-
-def spark(values: tuple[float, ...], width: int, ascii_only: bool) -> str:
-    """The last ``width`` values as a line of blocks, scaled to their own range."""
-    values = tuple(v for v in values[-width:] if v == v)
-    if not values:
-        return ""
-    low, high = min(values), max(values)
-    blocks = "_.-=*#" if ascii_only else "▁▂▃▄▅▆▇█"
-    return "".join(blocks[round((v - low) / ((high - low) or 1) * (len(blocks) - 1))] for v in values)
+def stable(previous: Sequence[int], wanted: Iterable[int]) -> list[int]:
+    """``wanted`` in the order of ``previous``, newcomers last: nothing moves under the cursor."""
+    order = list(wanted)
+    present = set(order)
+    kept = [item for item in previous if item in present]
+    known = set(kept)
+    return kept + [item for item in order if item not in known]

@@ -1,0 +1,1 @@
+"""Screens of the console: the panes, the help page, and questions to the operator."""

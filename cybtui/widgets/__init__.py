@@ -1,0 +1,1 @@
+"""One widget a pane. Panes know a snapshot and the console's view of it, never the runtime."""

@@ -1,0 +1,82 @@
+"""Each action of the console reaches the source as the right command."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from cybtui.actions import ACTIONS
+from cybtui.app import Console
+from engine.runtime import commands as c
+from tests.console.synthetic_source import SyntheticSource
+
+
+async def ready(pilot: Any, app: Console) -> None:
+    for _ in range(200):
+        await pilot.pause(0.02)
+        if app.view.agent >= 0:
+            return
+    raise AssertionError("the source was not opened")
+
+
+FLOWS: list[tuple[str, list[str], c.Command]] = [
+    ("spawn", ["1", "s", "backspace", "3", "enter"], c.Spawn(3, 1, -1)),
+    ("spawn on a goal", ["3", "down", "down", "s", "enter"], c.Spawn(1, 1, 2)),
+    ("fork", ["1", "f"], c.Fork(1)),
+    ("pause", ["1", "down", "space"], c.Pause((2,))),
+    ("pause marked", ["1", "m", "m", "space"], c.Pause((1, 2))),
+    ("kill", ["1", "K", "y"], c.Kill((1,))),
+    ("steer", ["1", "t", "d", "o", "g", "enter"], c.Steer((1,), "dog")),
+    ("steer by completion", ["1", "t", "c", "tab", "enter"], c.Steer((1,), "cat")),
+    ("retarget", ["1", "g", "3", "enter"], c.Retarget((1,), 3)),
+    ("new goal", ["3", "down", "n", "d", "o", "g", "enter"], c.CreateGoal(1, "dog")),
+    ("pin", ["1", "d", "2", "enter"], c.SetDepth((1,), 2, 2)),
+    ("bound", ["1", "d", "1", "minus", *"domain", "enter"], c.SetDepth((1,), 1, 2)),
+    ("thresholds", ["1", "h", "enter"], c.SetPolicy(1, thresholds=(0.6, 0.7))),
+    ("rule", ["1", "r", "down", "enter"], c.SetPolicy(1, rule="margin")),
+    ("inherit", ["1", "i", "down", "enter"], c.SetPolicy(1, inherit="zeros")),
+    ("temperature", ["1", "e", "enter"], c.SetPolicy(1, temperature=0.7)),
+    ("accept", ["2", "a"], c.Accept(0)),
+    ("reject", ["2", "down", "x"], c.Reject(1)),
+    ("halt", ["p"], c.SetRunning(False)),
+    ("save", ["w", "n", "enter"], c.SaveSession("n")),
+]
+
+
+@pytest.mark.parametrize(("keys", "command"), [flow[1:] for flow in FLOWS], ids=[flow[0] for flow in FLOWS])
+async def test_keys_become_commands(keys: list[str], command: c.Command) -> None:
+    source = SyntheticSource()
+    app = Console(lambda: source)
+    async with app.run_test(size=(160, 50)) as pilot:
+        await ready(pilot, app)
+        await pilot.press(*keys)
+        await pilot.pause(0.05)
+        assert source.sent == [command]
+
+
+async def test_escape_and_no_send_nothing() -> None:
+    source = SyntheticSource()
+    app = Console(lambda: source)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await ready(pilot, app)
+        await pilot.press("1", "s", "escape", "K", "n", "t", "enter", "d", "x", "enter")
+        await pilot.pause(0.05)
+        assert source.sent == []
+
+
+async def test_refusal_is_told() -> None:
+    source = SyntheticSource(refuse="no place is free [here]")
+    app = Console(lambda: source)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await ready(pilot, app)
+        await pilot.press("f")
+        await pilot.pause(0.4)
+        assert any("no place is free" in note.message for note in app._notifications)
+
+
+def test_registry_has_no_clash() -> None:
+    keys = [key for action in ACTIONS for key in action.keys.split(",")]
+    assert len(keys) == len(set(keys))
+    assert not set(keys) & set("12345678")
+    assert len({action.id for action in ACTIONS}) == len(ACTIONS)
