@@ -42,18 +42,32 @@ static int gather_canonical(cyb_engine *engine, cyb_sequence *sequence, uint32_t
   return CYB_GATHER_DONE;
 }
 
+/* Oldest of the newest `window` holes before `position`. Chosen once a row and level: filling them takes several passes when rows or
+** pages are short, and holes filled by then must not bring older ones into the window. */
+static uint32_t window_start(const cyb_engine *engine, cyb_sequence *sequence, uint32_t position, uint32_t level) {
+  if (sequence->window_end != position + 1) {
+    sequence->window_end = position + 1;
+    for (uint32_t k = 0; k < CYB_LEVELS_MAX; k++)
+      sequence->window_from[k] = CYB_NONE;
+  }
+  uint32_t *chosen = &sequence->window_from[level - 1];
+  if (*chosen != CYB_NONE)
+    return *chosen;
+  uint32_t first = sequence->shared * P, newest = position, left = sequence->window;
+  while (newest > first && left > 0) {
+    newest--;
+    if (newest % P < engine->chunks.items[sequence->chunks[newest / P]].count && sequence->depth[newest] < level)
+      left--;
+  }
+  return *chosen = newest;
+}
+
 /* Private KV of blocks >= 2 under zeros and window: what was released, and the newest holes of a window. */
 static int gather_private(cyb_engine *engine, cyb_sequence *sequence, uint32_t position, uint32_t level, uint32_t base) {
   cyb_chunks *chunks = &engine->chunks;
-  uint32_t first = sequence->shared * P, newest = position;
-  if (sequence->inherit == CYB_INHERIT_WINDOW && level > 1) {
-    uint32_t left = sequence->window;
-    while (newest > first && left > 0) {
-      newest--;
-      if (newest % P < chunks->items[sequence->chunks[newest / P]].count && sequence->depth[newest] < level)
-        left--;
-    }
-  }
+  uint32_t first = sequence->shared * P;
+  uint32_t newest =
+      sequence->inherit == CYB_INHERIT_WINDOW && level > 1 ? window_start(engine, sequence, position, level) : position;
   for (uint32_t q = first; q < position; q++) {
     if (q % P >= chunks->items[sequence->chunks[q / P]].count)
       continue;

@@ -16,6 +16,7 @@ void cyb_sequence_clear(cyb_sequence *sequence, cyb_chunks *chunks) {
   for (uint32_t i = 0; i < sequence->count; i++)
     cyb_chunk_drop(chunks, sequence->chunks[i]);
   sequence->count = sequence->shared = 0;
+  sequence->window_end = 0;
 }
 
 void cyb_sequence_free(cyb_sequence *sequence, cyb_chunks *chunks) {
@@ -141,6 +142,8 @@ void cyb_sequence_drop_overlay(cyb_sequence *sequence, cyb_chunks *chunks) {
 }
 
 void cyb_sequence_set_inherit(cyb_sequence *sequence, cyb_chunks *chunks, int32_t inherit, uint32_t window) {
+  if (sequence->window != window)
+    sequence->window_end = 0;
   sequence->window = window;
   if (sequence->inherit == inherit)
     return;
@@ -152,6 +155,7 @@ void cyb_sequence_set_inherit(cyb_sequence *sequence, cyb_chunks *chunks, int32_
     memset(sequence->depth + end - 1, 0, (size_t)sequence->count * P - (end - 1));
   }
   sequence->inherit = inherit;
+  sequence->window_end = 0;
 }
 
 void cyb_sequence_seal(cyb_sequence *sequence, cyb_chunks *chunks) {

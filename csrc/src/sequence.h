@@ -22,6 +22,8 @@ typedef struct cyb_sequence {
   uint8_t *have;  /* [capacity*16] level stored now */
   uint32_t *overlay; /* [capacity][slots] page ids of blocks >= 2 */
   uint32_t overlay_pages;
+  uint32_t window_end;                  /* position + 1 of the row that window_from[] is for, 0 = none */
+  uint32_t window_from[CYB_LEVELS_MAX]; /* oldest position that row fills at each level; CYB_NONE = not chosen yet */
 } cyb_sequence;
 
 void cyb_sequence_init(cyb_sequence *sequence, uint32_t serial);

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from engine.model.model import Model
 from engine.model.policy import Policy, default_policy
@@ -53,8 +54,10 @@ def _compare_logits(proof: Proof, model: Model, seed: int) -> None:
     queries = random.integers(0, len(model.vocabulary), (QUERIES, 2)).astype(np.uint32)
     work = [(level, query) for level in range(1, model.levels + 1) for query in range(QUERIES)]
 
-    def reference(item: tuple[int, int]) -> object:
-        return reference_forward(model.native, item[0], queries[item[1]], np.arange(2), want_kv=False)[1]
+    def reference(item: tuple[int, int]) -> NDArray[np.float32]:
+        _, logits = reference_forward(model.native, item[0], queries[item[1]], np.arange(2), want_kv=False)
+        assert logits is not None
+        return np.asarray(logits[-1], np.float32)
 
     expected = dict(zip(work, in_parallel(reference, work), strict=True))
     case = random_case(model, seed, 1)
@@ -64,10 +67,8 @@ def _compare_logits(proof: Proof, model: Model, seed: int) -> None:
                 logits = swarm.engine.score(queries.tolist(), policy, want=("logits",)).logits
                 assert logits is not None
                 for query in range(QUERIES):
-                    wanted = expected[level, query]
-                    assert isinstance(wanted, np.ndarray)
                     where = f"query {queries[query].tolist()}, level {level} {name}: logits differ from the reference"
-                    proof.check([] if np.array_equal(logits[query], wanted[-1]) else [where], 1, seed, AGENTS)
+                    proof.check([] if np.array_equal(logits[query], expected[level, query]) else [where], 1, seed, AGENTS)
 
 
 def prove_backfill(model: Model, seed: int, cases: int) -> Proof:

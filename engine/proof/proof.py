@@ -17,6 +17,8 @@ from engine.proof.sequences import Swarm
 
 FAILURES_SHOWN = 5
 T = TypeVar("T")
+R = TypeVar("R")
+Sequenced = tuple[NDArray[np.uint32], NDArray[np.uint32], NDArray[np.int64]]
 
 
 @dataclass
@@ -51,7 +53,7 @@ class Proof:
         return self.failed >= FAILURES_SHOWN
 
 
-def in_parallel(work: Callable[[T], object], items: Iterable[T]) -> Iterator[object]:
+def in_parallel(work: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
     """The results of ``work`` on each item, in order; native calls let go of the GIL."""
     with ThreadPoolExecutor(max(1, this_machine().cores)) as pool:
         yield from pool.map(work, items)
@@ -76,15 +78,15 @@ def expected_kv(swarm: Swarm, indices: Sequence[int], zeros: bool = False) -> li
     model = swarm.model
     every = np.arange(1, model.levels + 1)
 
-    def one(index: int) -> Expected:
-        tokens, positions, levels = swarm.sequence(index)
+    def one(sequence: Sequenced) -> Expected:
+        tokens, positions, levels = sequence
         holes = (levels[:, None] < every[None, :]).astype(np.uint8) if zeros else None
         kv, _ = reference_forward(model.native, model.levels, tokens, positions, holes, zeros_rule=zeros, want_logits=False)
         assert kv is not None
         return Expected(kv, positions, levels)
 
-    model.native  # noqa: B018 - opened once, before threads ask for it
-    return [result for result in in_parallel(one, indices) if isinstance(result, Expected)]
+    sequences = [swarm.sequence(index) for index in indices]  # one thread at a time may ask an engine
+    return list(in_parallel(one, sequences))
 
 
 def compare_kv(swarm: Swarm, index: int, expected: Expected, rows: Sequence[int], deepest: int) -> tuple[list[str], int, int]:

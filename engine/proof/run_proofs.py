@@ -54,11 +54,11 @@ def _latecomers(model: Model, case: Case) -> list[Stream]:
 
 
 def _interrupted(model: Model, case: Case) -> list[Stream]:
-    """Pages of every third agent are taken away between ticks."""
+    """Pages of every third agent are taken away between ticks (not under a window: its holes depend on when they were filled)."""
     with Swarm(model, case) as swarm:
         for tick in range(case.ticks):
             for index in range(tick % 3, len(case.walks), 3):
-                if tick:
+                if tick and case.policy.inherit != "window":
                     swarm.engine.release_pages(swarm.slots[index])
             swarm.run(1)
         return _streams(swarm)
