@@ -61,7 +61,7 @@ def random_case(model: Model, seed: int, agents: int = AGENTS, ticks: int = 3, i
         pages=per_chunk * (12 * agents + 64), agents=2 * agents + 8, groups=4, positions=POSITIONS, threads=2, seed=seed % 1000
     )
     walks = tuple(Walk(serial, tokens(2, 6), tokens(4, 20)) for serial in range(agents))
-    return Case(seed, tokens(3, 20), tokens(5, 40), walks, ticks, policy, config)
+    return Case(seed, tokens(3, 18), tokens(5, 20), walks, ticks, policy, config)
 
 
 class Swarm:
