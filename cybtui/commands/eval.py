@@ -32,6 +32,8 @@ def run(args: argparse.Namespace) -> int:
     """Evaluates and prints a table or JSON."""
     if bool(args.triples) == args.hidden:
         args.usage_error("name test links with --triples FILE, or take the model's own with --hidden")
+    if args.known and args.hidden:
+        args.usage_error("--known goes with --triples; the model's hidden links are filtered by all that its file holds")
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 

@@ -1,8 +1,9 @@
 """Filtered link prediction (Bordes et al., 2013) through the native runtime, at every level and at dynamic depth.
 
 A query is laid out as an agent's context is: system layer, empty group, empty personal layer, then the particle and the semcon. Ranks
-are over all particles, ties take their mean rank. The cost of a row is its multiply-adds over those of the deepest level on the same
-queries: prefill, fills and the output product included.
+are over all candidates, ties take their mean rank; a candidate that the model does not know scores −∞, below all it knows. The cost of
+a row is its multiply-adds over those of the deepest level on the same queries: prefill, fills and the output product included. Queries
+that the model cannot be asked (see ``QuerySet``) count in every figure, with no arithmetic and no share.
 """
 
 from __future__ import annotations
@@ -104,6 +105,18 @@ class Evaluator:
         )
 
 
+def by_semcon(model: Model, queries: QuerySet, outcomes: list[Outcome]) -> list[dict[str, Any]]:
+    """Mean reciprocal ranks of the pinned levels for each semcon asked about, the most frequent first."""
+    count = np.bincount(queries.semcons, minlength=model.semcons)
+    means = [np.bincount(queries.semcons, 1 / outcome.ranks, minlength=model.semcons) / np.maximum(count, 1) for outcome in outcomes]
+    label = model.vocabulary.label
+    return [
+        {"semcon": label(model.particles + semcon), "queries": int(count[semcon]), "mrr": [float(mean[semcon]) for mean in means]}
+        for semcon in np.argsort(-count, kind="stable").tolist()
+        if count[semcon]
+    ]
+
+
 def dynamic_policies(model: Model) -> list[Policy]:
     """The seed's thresholds, the stored policy and the gain rule, without repeats."""
     levels = model.levels
@@ -122,10 +135,11 @@ def evaluate(model: Model, queries: QuerySet, threads: int = 0, progress: Progre
     rows: list[dict[str, Any]] = []
     dynamic: list[dict[str, Any]] = []
     with Evaluator(model, threads) as evaluator:
-        spent = []
+        spent, outcomes = [], []
         for level in range(1, model.levels + 1):
             outcome = evaluator.run(queries, default_policy(model.levels).pinned(level), progress=progress, title=f"level {level}")
             spent.append(outcome.multiply_adds)
+            outcomes.append(outcome)
             rows.append({"width": model.widths[level - 1], **metrics(np.concatenate([outcome.ranks, unseen]))})
         for row, cost in zip(rows, spent, strict=True):
             row["cost"] = cost / max(spent[-1], 1)
@@ -144,7 +158,7 @@ def evaluate(model: Model, queries: QuerySet, threads: int = 0, progress: Progre
                     "cost": outcome.multiply_adds / max(spent[-1], 1),
                 }
             )
-    result: dict[str, Any] = {"levels": rows, "dynamic": dynamic}
+    result: dict[str, Any] = {"levels": rows, "dynamic": dynamic, "semcons": by_semcon(model, queries, outcomes)}
     if model.basis == "spectral":
         result["forward"] = rows
         result["levels"] = direct_levels(model, queries, progress)
