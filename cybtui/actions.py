@@ -27,7 +27,7 @@ class Action:
     panes: tuple[str, ...] = ()
 
 
-AGENTS = ("agents", "stream")
+AGENTS, MACHINE = ("agents", "stream"), ("log", "pool", "bandwidth", "goals")
 ACTIONS = (
     Action("accept", "Accept", "a", "Inbox", o.accept, "the selected proposal joins the graph", ("inbox",)),
     Action("reject", "Reject", "x", "Inbox", o.reject, "the selected proposal; agents stop proposing it", ("inbox",)),
@@ -41,13 +41,13 @@ ACTIONS = (
     Action("mark", "Mark", "m", "Agents", o.mark, "marks the selected agent for the next commands", ("agents",)),
     Action("mark_all", "Mark all", "M", "Agents", o.mark_all, "marks every agent that passes the filter, or none"),
     Action("filter", "Filter", "slash", "Agents", o.filter_agents, "words in name, group, goal, state; or marked", ("agents",)),
-    Action("sort", "Sort", "o", "Agents", o.sort, "next order of agents", ("agents",)),
+    Action("sort", "Sort", "o", "Agents", o.sort, "next order of agents; in the inbox, ranks anew", ("agents", "inbox")),
     Action("new_goal", "New goal", "n", "Goals", o.new_goal, "a goal around named particles, under the selected one", ("goals",)),
     Action("thresholds", "Thresholds", "h", "Depth", o.thresholds, "of the selected agent's group, one a level", ("depth",)),
     Action("rule", "Rule", "r", "Depth", o.rule, "confidence rule of the group: top, margin, gain", ("depth",)),
     Action("inherit", "Holes", "i", "Depth", o.inherit, "policy for missing KV: backfill, zeros, window:N", ("depth",)),
     Action("temperature", "Temperature", "e", "Depth", o.temperature, "of the group's sampling", ("depth",)),
-    Action("pause_all", "Pause all", "p", "Console", o.pause_all, "halts the whole swarm between ticks, or goes on", ("log", "pool", "bandwidth", "goals")),
+    Action("pause_all", "Pause all", "p", "Console", o.pause_all, "halts the whole swarm between ticks, or goes on", MACHINE),
     Action("save", "Save", "w", "Console", o.save, "saves the session under a name", ("log",)),
     Action("zoom", "Zoom", "z", "Console", o.zoom, "the focused pane alone, or all panes", ("",)),
     Action("next_pane", "Next pane", "tab", "Console", o.next_pane, "also 1 to 8 for a pane by its number"),

@@ -19,6 +19,7 @@ from cybtui.screens.main import ORDER, MainScreen
 from cybtui.text import safe
 from cybtui.theme_files import DEFAULT, MONOCHROME, load_themes, palette
 from cybtui.view import View
+from cybtui.widgets.agents import AgentsPane
 from cybtui.widgets.pane import Pane
 from cybtui.widgets.status import KeysLine, StatusLine
 from engine.errors import UserError
@@ -37,6 +38,9 @@ class Console(App[int]):
     ENABLE_COMMAND_PALETTE = True
     COMMAND_PALETTE_BINDING = "ctrl+p"
     CSS = """
+    App.ascii-only Pane { border: ascii $foreground 18%; scrollbar-size-vertical: 0; }
+    App.ascii-only Pane:focus { border: ascii $accent; }
+    App.ascii-only #box, App.ascii-only #page { border: ascii $accent; scrollbar-size-vertical: 0; }
     Toast { background: $panel; color: $foreground; }
     """
     BINDINGS: ClassVar[list[Any]] = []
@@ -53,6 +57,7 @@ class Console(App[int]):
         self._others_at = 0.0
         self._frames: deque[float] = deque(maxlen=40)
         self._seen: tuple[object, ...] = ()
+        self._themes: list[str] = []
         self._main = MainScreen(self.view)
 
     def get_default_screen(self) -> Screen[Any]:
@@ -73,8 +78,7 @@ class Console(App[int]):
         if wanted in self.available_themes:
             self.theme = wanted
         self._use_theme()
-        for pane in self._main.query(Pane):
-            pane.set_class(self.ascii_only, "ascii")
+        self.set_class(self.ascii_only, "ascii-only")
         self.set_interval(FOCUSED_SECONDS, self.poll)
         self.open_source()
 
@@ -120,7 +124,7 @@ class Console(App[int]):
         others = now - self._others_at >= OTHERS_SECONDS
         seen = (id(view.snapshot), view.version)
         if seen != self._seen or others:
-            visible, current = main.visible(), main.current
+            visible, current = main.shown_panes(), main.current
             for pane in main.panes():
                 if pane.id in visible and (others or pane.id == current):
                     pane.update()
@@ -134,7 +138,7 @@ class Console(App[int]):
 
     def redraw(self) -> None:
         """Draws every pane on show now."""
-        visible = self._main.visible()
+        visible = self._main.shown_panes()
         for pane in self._main.panes():
             if pane.id in visible:
                 pane.update()
@@ -172,6 +176,15 @@ class Console(App[int]):
         """The pane of a kind."""
         return self._main.query_one(kind)
 
+    def pane_order(self) -> tuple[int, ...]:
+        """Ids of the agents shown, in order."""
+        return self.pane(AgentsPane).order
+
+    @property
+    def focused_pane(self) -> str:
+        """Id of the focused pane."""
+        return self._main.current
+
     # ---- actions ---------------------------------------------------------------------------------------------------
 
     def action_do(self, name: str) -> None:
@@ -192,7 +205,7 @@ class Console(App[int]):
     def go(self, step: int) -> None:
         """Focus goes to another pane, among those on show where there are several."""
         main = self._main
-        visible = [name for name in ORDER if name in main.visible()]
+        visible = [name for name in ORDER if name in main.shown_panes()]
         names = visible if len(visible) > 1 else list(ORDER)
         main.show(names[(names.index(main.current) + step) % len(names)] if main.current in names else names[0])
 
@@ -211,8 +224,6 @@ class Console(App[int]):
             at = self._themes.index(self.theme) if self.theme in self._themes else -1
             self.theme = self._themes[(at + 1) % len(self._themes)]
             self.note(f"theme {self.theme}")
-
-    _themes: list[str] = []
 
     def _use_theme(self) -> None:
         self.view.palette = palette(self.current_theme, not self.no_color)

@@ -42,7 +42,7 @@ def run_console(args: argparse.Namespace) -> int:
         close(app.source)
     if app.failure:
         raise UserError(app.failure)
-    return app.return_code if status is None else int(status)
+    return int(status or app.return_code or 0)
 
 
 def close(source: Source | None) -> None:

@@ -124,7 +124,7 @@ def retarget(console: Console) -> None:
     goals = {f"{goal.id} {goal.title}": goal.id for goal in snapshot.goals if goal.level > 0}
 
     def then(text: str) -> None:
-        console.send(c.Retarget(agents, int(number(text.split()[0], "goal", 0, MOST))))
+        console.send(c.Retarget(agents, int(number(text.split(maxsplit=1)[0], "goal", 0, MOST))))
 
     def complete(prefix: str) -> list[str]:
         wanted = prefix.casefold()
@@ -132,7 +132,7 @@ def retarget(console: Console) -> None:
 
     chosen = console.view.selected_goal()
     value = str(chosen.id) if chosen is not None and chosen.level > 0 else ""
-    ask(console, f"Retarget {_names(agents)} to goal", then, "number or words of its title; down picks, tab takes", value, complete=complete)
+    ask(console, f"Retarget {_names(agents)} to goal", then, "its number, or words of its title; tab takes", value, complete=complete)
 
 
 def depth(console: Console) -> None:
@@ -178,15 +178,19 @@ def filter_agents(console: Console) -> None:
             pane.filter, pane.resort = text, True
             console.view.changed()
 
-    console.push_screen(Prompt("Show agents with", "words of name, group, goal or state, or marked; empty shows all", pane.filter), answered)
+    hint = "words of name, group, goal or state, or marked; empty shows all"
+    console.push_screen(Prompt("Show agents with", hint, pane.filter), answered)
 
 
 def sort(console: Console) -> None:
-    """Next order of the agents."""
+    """Next order of the agents; in the inbox, ranks proposals anew."""
+    if console.focused_pane == "inbox":
+        console.pane(InboxPane).resort = True
+        return console.view.changed()
     pane = console.pane(AgentsPane)
     pane.sort, pane.resort = (pane.sort + 1) % len(SORTS), True
     console.note(f"agents by {SORTS[pane.sort]}")
-    console.view.changed()
+    return console.view.changed()
 
 
 # ---- proposals, goals, policies ------------------------------------------------------------------------------------------

@@ -39,7 +39,7 @@ def report(snapshot: Snapshot) -> list[str]:
         f"Of the last thousand tokens: {depths}.",
         f"Pool: {snapshot.pool.pages_used} pages used, {snapshot.pool.pages_shared} shared, {snapshot.pool.copies} copies.",
     ]
-    if b.savings == b.savings and sum(b.passes):
+    if b.savings == b.savings and any(b.passes):
         lines.append(
             f"{amount(b.bytes_per_token)} a token, {b.savings:.1f} times less than separate processes by model, "
             f"{b.savings_vs_batched:.2f} times against one batched server by model."
@@ -75,7 +75,8 @@ def answer(words: list[str], source: Source, send: Callable[[c.Command], None]) 
     if name == "why":
         return [f"{safe(k)}: {safe(t)}." for p in snapshot.proposals if p.id == number for k, t in p.evidence] or ["Not there."]
     if name == "stream":
-        return [f"{safe(t.text)}, {'given' if not t.depth else f'level {t.depth}, {t.probability:.0%}'}." for t in source.stream(number, 10)]
+        tokens = source.stream(number, 10)
+        return [f"{safe(t.text)}, {f'level {t.depth}, {t.probability:.0%}' if t.depth else 'given'}." for t in tokens]
     commands: dict[str, c.Command] = {
         "spawn": c.Spawn(number), "fork": c.Fork(number), "pause": c.Pause((number,)), "resume": c.Resume((number,)),
         "kill": c.Kill((number,)), "accept": c.Accept(number), "reject": c.Reject(number), "steer": c.Steer((number,), " ".join(rest[1:])),
@@ -97,7 +98,13 @@ def run_plain(factory: Callable[[], Source], stdin: TextIO | None = None, stdout
     say("Loading the model.")
     source = factory()
     reader = stdin or sys.stdin
-    threading.Thread(target=lambda: ([lines.put(line) for line in reader], lines.put(None)), daemon=True).start()
+
+    def read() -> None:
+        for line in reader:
+            lines.put(line)
+        lines.put(None)
+
+    threading.Thread(target=read, daemon=True).start()
     say("Ready. Type help for commands.")
     receipts: list[c.Receipt] = []
     try:

@@ -8,7 +8,8 @@ from rich.cells import cell_len, set_cell_size
 
 SPACES = frozenset("\t\n\r\v\f")
 HIDDEN = frozenset(("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp", "Mn", "Mc", "Me"))
-LONGEST = 2_000
+LONGEST = 400
+IN_ASCII = str.maketrans("…·–—→×─", "~.-->x-")
 
 
 def safe(text: str, limit: int = LONGEST) -> str:

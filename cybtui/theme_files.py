@@ -50,10 +50,10 @@ class Palette:
 def palette(theme: Theme, colourful: bool = True) -> Palette:
     """The styles of a theme of ours, or of any Textual theme; without ``colourful`` only bold, dim and reverse are used."""
     if not colourful:
-        plain, dim = Style(), Style(dim=True)
+        plain, pale = Style(), Style(dim=True)
         return Palette(
-            plain, dim, dim, Style(bold=True), Style(bold=True), Style(reverse=True), Style(underline=True),
-            (dim, plain, plain, Style(bold=True)), (plain,) * 4, plain, Style(bold=True), Style(bold=True), False,
+            plain, pale, pale, Style(bold=True), Style(bold=True), Style(reverse=True), Style(underline=True),
+            (pale, plain, plain, Style(bold=True)), (plain,) * 4, plain, Style(bold=True), Style(bold=True), False,
         )  # fmt: skip
     ink = Color.parse(theme.foreground or ("#d6dde4" if theme.dark else "#1c1c1c"))
     ground = Color.parse(theme.background or ("#101418" if theme.dark else "#fafafa"))
@@ -67,12 +67,12 @@ def palette(theme: Theme, colourful: bool = True) -> Palette:
         chosen = values.get(f"cybtui-{name}", "").split() or fallback
         return tuple(style(Color.parse(item)) for item in chosen)
 
-    dim = ink.blend(ground, 0.42)
+    dim = ink.blend(ground, 0.38)
     signals = listed("signals", (theme.success or "#87d787", theme.warning or "#d7af5f", theme.error or "#d75f5f"))
     return Palette(
         text=style(ink),
         dim=style(dim),
-        faint=style(ink.blend(ground, 0.72)),
+        faint=style(ink.blend(ground, 0.62)),
         strong=style(ink, bold=True),
         accent=style(accent, bold=True),
         cursor=Style(bgcolor=accent.blend(ground, 0.68).rich_color, bold=True),
@@ -96,7 +96,7 @@ def parse(text: str, name: str) -> Theme:
 
 
 def _theme(values: Mapping[str, Any], name: str) -> Theme:
-    plain = {}
+    plain: dict[str, Any] = {}
     variables = {"cybtui-colourful": "no" if values.get("colourful") is False else "yes"}
     for key, value in values.items():
         if key in LISTS:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from cybtui.glyphs import UNICODE, Glyphs
+from cybtui.glyphs import ASCII, UNICODE, Glyphs
 from cybtui.theme_files import Palette
 from engine.runtime.commands import Source
 from engine.runtime.snapshot import GoalInfo, GroupInfo, Proposal, Snapshot
@@ -30,6 +30,11 @@ class View:
     proposal: int = -1
     marks: set[int] = field(default_factory=set)
     version: int = 0
+
+    @property
+    def ascii_only(self) -> bool:
+        """Whether our own signs are ASCII."""
+        return self.glyphs is ASCII
 
     def changed(self) -> None:
         """Tells panes that something other than the snapshot is new."""

@@ -29,16 +29,12 @@ from cybtui.widgets.status import KeysLine, StatusLine, TabsLine
 from cybtui.widgets.stream import StreamPane
 
 ORDER = ("agents", "inbox", "goals", "stream", "depth", "pool", "bandwidth", "log")
-SHORT = {"agents": "agents", "inbox": "inbox", "goals": "goals", "stream": "stream", "depth": "depth", "pool": "pool"} | {
-    "bandwidth": "bandwidth",
-    "log": "log",
-}
 WIDE, MIDDLE, TALL = 150, 100, 30
 # (share of the width, ((pane, share of the height), …)) of each column; the log is a strip below the widest layout.
 WIDE_COLUMNS = (
-    (38, (("agents", 60), ("goals", 40))),
+    (36, (("agents", 60), ("goals", 40))),
     (34, (("inbox", 52), ("stream", 48))),
-    (28, (("depth", 32), ("pool", 27), ("bandwidth", 41))),
+    (30, (("depth", 31), ("pool", 27), ("bandwidth", 42))),
 )
 MIDDLE_COLUMNS = (
     (54, (("agents", 36), ("inbox", 34), ("stream", 30))),
@@ -80,9 +76,7 @@ class PanesLayout(Layout):
 
     def arrange(self, parent: Widget, children: list[Widget], size: Size, greedy: bool = True) -> ArrangeResult:
         where = places(size.width, size.height, self.only)
-        return [
-            WidgetPlacement(where[child.id], NULL_OFFSET, NULL_SPACING, child) for child in children if child.id is not None and child.id in where
-        ]
+        return [WidgetPlacement(where[child.id], NULL_OFFSET, NULL_SPACING, child) for child in children if child.id in where]
 
 
 class Panes(Container):
@@ -145,7 +139,7 @@ class MainScreen(Screen[None]):
         """Id of the focused pane."""
         return self.focused.id or ORDER[0] if isinstance(self.focused, Pane) else (self.arrangement.only or ORDER[0])
 
-    def visible(self) -> set[str]:
+    def shown_panes(self) -> set[str]:
         """Ids of the panes on show."""
         size = self.query_one("#panes").size
         return set(places(size.width, size.height, self.arrangement.only))
@@ -158,15 +152,22 @@ class MainScreen(Screen[None]):
         hidden = self.current not in places(width, height - 2)
         self.arrangement.only = self.current if single or hidden else ""
         self.set_class(bool(self.arrangement.only), "single")
-        self.query_one("#panes").refresh(layout=True)
+        self.query_one(f"#{self.current}").refresh(layout=True)
+        self.call_after_refresh(self._update_panes)
         self.show_lines()
+
+    def _update_panes(self) -> None:
+        shown = self.shown_panes()
+        for pane in self.panes():
+            if pane.id in shown:
+                pane.update()
 
     def show_lines(self) -> None:
         """Tabs and keys for the focused pane."""
         from cybtui.actions import shown_for
 
         self.query_one("#keys", KeysLine).show_actions(shown_for(self.current))
-        self.query_one("#tabs", TabsLine).show_tabs([(name, SHORT[name]) for name in ORDER], self.current)
+        self.query_one("#tabs", TabsLine).show_tabs([(name, name) for name in ORDER], self.current)
 
     def show(self, name: str) -> None:
         """Focuses a pane and shows it."""

@@ -24,10 +24,12 @@ class Prompt(ModalScreen[str | None]):
 
     DEFAULT_CSS = """
     Prompt { align: center middle; background: $background 60%; }
-    #box { width: 72; max-width: 94%; height: auto; border: round $accent; border-title-color: $accent; background: $background; padding: 0 1; }
+    #box { width: 72; max-width: 94%; height: auto; border: round $accent; border-title-color: $accent;
+           background: $background; padding: 0 1; }
     #hint { color: $foreground 60%; height: auto; }
     #line { border: none; height: 1; padding: 0; background: $panel; margin: 0 0 0 0; }
-    #options { border: none; max-height: 8; height: auto; background: $background; padding: 0; }
+    #options { border: none; max-height: 8; height: auto; background: $background; padding: 0;
+               scrollbar-size-vertical: 1; scrollbar-background: $background; }
     #options > .option-list--option-highlighted { background: $accent 30%; color: $foreground; text-style: bold; }
     """
     BINDINGS: ClassVar[list[Any]] = [
@@ -40,10 +42,11 @@ class Prompt(ModalScreen[str | None]):
     def __init__(self, title: str, hint: str = "", value: str = "", complete: Completer | None = None) -> None:
         super().__init__()
         self.question, self.hint, self.value, self.complete = title, hint, value, complete
+        self._found: list[str] = []
 
     def compose(self) -> ComposeResult:
         with Vertical(id="box") as box:
-            box.border_title = Text(safe(self.question))  # type: ignore[assignment]
+            box.border_title = Text(safe(self.question))
             if self.hint:
                 yield Static(safe(self.hint), id="hint", markup=False)
             yield Input(self.value, id="line", select_on_focus=False, max_length=LONGEST)
@@ -63,8 +66,6 @@ class Prompt(ModalScreen[str | None]):
         options.add_options([Option(Text(safe(label, 120)), id=str(at)) for at, label in enumerate(found)])
         options.display = bool(found)
         self._found = found
-
-    _found: list[str] = []
 
     def on_input_changed(self, event: Input.Changed) -> None:
         self._suggest(event.value)
@@ -105,7 +106,7 @@ class Confirm(ModalScreen[bool]):
 
     DEFAULT_CSS = """
     Confirm { align: center middle; background: $background 60%; }
-    #box { width: 60; max-width: 94%; height: auto; border: round $error; border-title-color: $error; background: $background; padding: 1 2; }
+    #box { width: 60; max-width: 94%; height: auto; border: round $error; background: $background; padding: 1 2; }
     """
     BINDINGS: ClassVar[list[Any]] = [
         Binding("y", "answer(True)", show=False),
@@ -118,7 +119,7 @@ class Confirm(ModalScreen[bool]):
 
     def compose(self) -> ComposeResult:
         with Vertical(id="box"):
-            yield Static(safe(f"{self.question}\n").replace("·", " ") + "\n\ny yes    n no", markup=False)
+            yield Static(f"{safe(self.question)}\n\ny yes    n no", markup=False)
 
     def action_answer(self, yes: bool) -> None:
         """Leaves with the answer."""

@@ -99,7 +99,7 @@ class AgentsPane(Pane):
 
     def _columns(self, width: int) -> list[tuple[str, int, bool]]:
         """(name, cells, right-aligned) of the columns that fit, in order."""
-        columns = [("agent", 6, False), ("state", 9, False), ("depth", 6, False), ("confidence", 11, False), ("tokens", 7, True)]
+        columns = [("agent", 6, False), ("state", 9, False), ("depth", 6, False), ("confidence", 10, False), ("tokens", 6, True)]
         room = width - 2 - sum(cells + 1 for _, cells, _ in columns)
         for name, cells, right in (("pages", 8, True), ("links", 6, True)):
             if room > cells:
@@ -128,8 +128,8 @@ class AgentsPane(Pane):
             "agent": [(fit(table.name[row], 6), p.text)],
             "state": [(fit(f"{g.states[state]} {AGENT_STATES[state]}", 9), style)],
             "depth": [(fit(f"{g.level(depth, levels)} {depth or g.dash}{bounds}", 6), level)],
-            "confidence": [(g.meter(chance, 5), level), (f" {percent(chance)} ", p.text)],
-            "tokens": [(fit(count(int(table.generated[row])), 7, right=True), p.text)],
+            "confidence": [(g.meter(chance, 5), level), (f" {percent(chance)}", p.text)],
+            "tokens": [(fit(count(int(table.generated[row])), 6, right=True), p.text)],
             "pages": [(fit(f"{table.pages_private[row]}+{table.pages_shared[row]}", 8, right=True), p.dim)],
             "links": [(fit(f"{table.accepted[row]}/{table.proposed[row]}", 6, right=True), p.dim)],
         }

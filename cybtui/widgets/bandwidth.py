@@ -16,31 +16,30 @@ class BandwidthPane(Pane):
     def head(self, snapshot: Snapshot, width: int, height: int) -> list[Line]:
         p, g, b = self.view.palette, self.view.glyphs, snapshot.bandwidth
         agents, times = len(snapshot.agents.id), g.times
-        if not b.bytes_per_token == b.bytes_per_token or not sum(b.passes):
+        if b.bytes_per_token != b.bytes_per_token or not sum(b.passes):
             return [[("no tokens yet", p.dim)]]
         lines: list[Line] = [
             [
                 (f"{b.savings:.1f}{times}", p.accent),
-                (f" fewer bytes a token than {agents:,} processes", p.text),
+                (f" less traffic than {agents:,} processes", p.text),
             ]
         ]
         top = max(b.bytes_per_token, b.standard_bytes_per_token, b.batched_bytes_per_token, 1.0)
-        bar = max(3, width - 35)
+        bar = max(3, width - 33)
         rows = (
             ("this console", b.bytes_per_token, "", p.accent),
             (f"{count(agents)} processes", b.standard_bytes_per_token, "model", p.dim),
             ("one batched", b.batched_bytes_per_token, "model", p.dim),
         )
         for name, value, note, style in rows:
-            shown = fit(amount(value), 9, right=True)
-            lines.append([(fit(name, 15), p.text if not note else p.dim), (shown, p.text), (" ", p.text), (g.meter(value / top, bar), style)])
-            lines[-1].append((f"  {note or 'measured'}", p.faint))
+            shown = fit(amount(value), 8, right=True)
+            line: Line = [(fit(name, 14), p.text if not note else p.dim), (shown, p.text), (" ", p.text)]
+            lines.append([*line, (g.meter(value / top, bar), style), (f"  {note or 'measured'}", p.dim)])
         ratio = b.multiply_adds / max(1, b.always_deepest_multiply_adds)
         versus = p.good if b.savings_vs_batched >= 1 else p.warning
-        lines.append(
-            [("against batched ", p.dim), (f"{b.savings_vs_batched:.2f}{times}", versus), ("  arithmetic ", p.dim), (f"{ratio:.2f}", p.strong)]
-        )
-        lines[-1].append((" of always-deepest", p.dim))
+        batched: Line = [(f"{b.savings_vs_batched:.2f}{times}", versus), (" against one batched server", p.text)]
+        arithmetic: Line = [(f"{ratio:.2f}", p.strong), (" of always-deepest arithmetic", p.text)]
+        lines += [batched, arithmetic]
         if height >= 8:
             lines.append([("savings ", p.dim), (g.sparkline(b.recent_savings, width - 9), p.accent)])
         lines += self._levels(snapshot, width)

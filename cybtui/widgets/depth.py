@@ -18,11 +18,11 @@ class DepthPane(Pane):
         levels = len(model.levels)
         pinned = {int(row.get("level", 0)): row for row in model.pinned_rows}
         recent, total = max(1, sum(depth.recent_by_level)), max(1, sum(depth.by_level))
-        wide = width >= 46
-        bar = max(4, width - (39 if wide else 26))
-        title = fit("level", 11) + fit("last 1,000", bar + 5) + fit("all", 6, right=True)
+        wide = width >= 41
+        bar = max(4, width - (38 if wide else 26))
+        title = fit("level", 11) + fit("last 1,000", bar + 6) + fit("all", 5, right=True)
         if wide:
-            title += fit("MRR", 8, right=True) + fit("cost", 7, right=True)
+            title += fit("MRR", 8, right=True) + fit("cost", 6, right=True)
         lines: list[Line] = [[(title, p.dim)]]
         for level, name in enumerate(model.level_names, 1):
             style, share = p.level(level, levels), depth.recent_by_level[level - 1] / recent
@@ -30,17 +30,18 @@ class DepthPane(Pane):
             line += [(f" {percent(share)}", p.text), (f"  {percent(depth.by_level[level - 1] / total)}", p.dim)]
             if wide:
                 row = pinned.get(level, {})
-                line.append((_figure(row.get("mrr"), 8, 3) + _figure(row.get("cost"), 7, 2), p.dim))
+                line.append((_figure(row.get("mrr"), 8, 3) + _figure(row.get("cost"), 6, 2), p.dim))
             lines.append(line)
         b = snapshot.bandwidth
         ratio = b.multiply_adds / b.always_deepest_multiply_adds if b.always_deepest_multiply_adds else float("nan")
         cost = "–" if ratio != ratio else f"{ratio:.2f}"
         if wide:
-            lines.append([(fit("  dynamic", 11), p.accent), (fit("", bar + 5 + 6 + 8), p.dim), (fit(cost, 7, right=True), p.accent)])
+            note = fit("as it runs now", bar + 19)
+            lines.append([(fit("  dynamic", 11), p.accent), (note, p.dim), (fit(cost, 6, right=True), p.accent)])
         else:
             lines.append([("  dynamic", p.accent), (f"  arithmetic {cost} of deepest", p.text)])
         if wide and height > levels + 8:
-            lines.append([("MRR of pinned levels as compiled; cost: arithmetic, deepest = 1", p.faint)])
+            lines.append([("MRR as compiled; cost 1 is the deepest", p.faint)])
         lines += self._rule(width)
         return lines + self._histogram(snapshot, width, height - len(lines))
 
@@ -49,8 +50,8 @@ class DepthPane(Pane):
         if group is None:
             return []
         values = " ".join(f"{value:.3g}" for value in group.thresholds)
-        line: Line = [(fit("thresholds", 11), p.dim), (values, p.strong), (f"  rule {group.rule}", p.text), (f"  holes {group.inherit}", p.text)]
-        return [line, [(fit("of group", 11), p.dim), (safe(group.name), p.text)]]
+        rule: Line = [(fit("rule", 11), p.dim), (f"{safe(group.rule)}  ", p.strong), (values, p.strong)]
+        return [rule, [(fit("group", 11), p.dim), (safe(group.name), p.text), (f"  holes {safe(group.inherit)}", p.dim)]]
 
     def _histogram(self, snapshot: Snapshot, width: int, room: int) -> list[Line]:
         p, g, levels = self.view.palette, self.view.glyphs, len(snapshot.model.levels)
@@ -58,7 +59,7 @@ class DepthPane(Pane):
             return []
         lines: list[Line] = []
         if room > levels + 1:
-            lines.append([(fit("confidence 0", 12), p.dim), (fit("1", 19, right=True), p.dim), ("   went deeper", p.dim)])
+            lines.append([(fit("confidence 0", 12), p.dim), (fit("1", 19, right=True), p.dim), ("  deeper", p.dim)])
         visits = snapshot.depth.histogram.sum(axis=1)
         for level in range(1, levels + 1):
             style = p.level(level, levels)
@@ -68,7 +69,7 @@ class DepthPane(Pane):
             spark = g.sparkline(counts, 20, 0.0) if visits[level - 1] else ""
             name = snapshot.model.level_names[level - 1]
             lines.append(
-                [(f"{g.level(level, levels)} ", style), (fit(name, 9), style), (fit(spark, 20), style), (f"   {percent(past)}", p.dim)]
+                [(f"{g.level(level, levels)} ", style), (fit(name, 9), style), (fit(spark, 20), style), (f"    {percent(past)}", p.dim)]
             )
         return lines
 

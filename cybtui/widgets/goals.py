@@ -26,6 +26,9 @@ class GoalsPane(Pane):
 
     _goals: tuple[GoalInfo, ...] = ()
 
+    def head(self, snapshot: Snapshot, width: int, height: int) -> list[Line]:
+        return [[(fit(" goal", width - 16) + fit("measure", 8, right=True) + fit("agents", 8, right=True), self.view.palette.dim)]]
+
     def rows(self, snapshot: Snapshot) -> int:
         return len(self._goals)
 
@@ -59,7 +62,7 @@ class GoalsPane(Pane):
             if known:
                 value = f"{known[1]:.4f}" if known[1] != round(known[1]) else count(known[1])
                 line.append((f"{safe(known[0], 18)} {value}", p.text))
-        line.append((f"{goal.agents:>6,} ag" if goal.agents else " " * 9, p.dim))
+        line.append((f"{goal.agents:>7,}" if goal.agents else " " * 7, p.dim))
         return line
 
     def foot(self, snapshot: Snapshot, width: int, height: int) -> list[Line]:

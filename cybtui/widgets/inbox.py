@@ -17,21 +17,26 @@ class InboxPane(Pane):
 
     def __init__(self, view: View) -> None:
         super().__init__(view)
+        self.resort = False
         self._order: list[int] = []
         self._by_id: dict[int, Proposal] = {}
 
     def prepare(self, snapshot: Snapshot, width: int, height: int) -> None:
         self._by_id = {one.id: one for one in snapshot.proposals}
-        self._order = stable(self._order, self._by_id) if self.has_focus else list(self._by_id)
+        ranked = list(self._by_id)
+        self._order = stable(self._order, ranked) if self.has_focus and not self.resort else ranked
+        self.resort = False
+        self.border_subtitle = "" if self._order == ranked else "order held, o ranks"
 
     def head(self, snapshot: Snapshot, width: int, height: int) -> list[Line]:
         p, g, counts = self.view.palette, self.view.glyphs, snapshot.proposal_counts
         waiting = sum(one.status in UNDECIDED for one in snapshot.proposals)
+        accepted, rejected = (" accepted", " rejected") if width >= 60 else ("", "")
         line: Line = [(f"{waiting:,} to decide", p.strong)]
         line += [
             (f"  {counts.get('proposed', 0):,} proposed", p.dim),
-            (f"  {g.decided[2]} {counts.get('accepted', 0):,} accepted", p.good),
-            (f"  {g.decided[3]} {counts.get('rejected', 0):,} rejected", p.dim),
+            (f"  {g.decided[2]} {counts.get('accepted', 0):,}{accepted}", p.good),
+            (f"  {g.decided[3]} {counts.get('rejected', 0):,}{rejected}", p.dim),
         ]
         return [line]
 
@@ -53,10 +58,12 @@ class InboxPane(Pane):
         room = width - bar - 8
         ends = max(4, (room - min(22, room // 3)) // 2)
         source, target = safe(one.source), safe(one.target)
-        relation = f" {g.dash} {safe(one.semcon)} {g.arrow} "
-        source = fit(source, min(len(source), ends), ellipsis=g.ellipsis[0])
-        relation = fit(relation, min(len(relation), max(6, room - len(source) - min(len(target), ends))))
-        return [*line, (source, text), (relation, p.dim), (target, text)]
+        relation = f" {g.dash} {safe(one.semcon)}"
+        arrow = f" {g.arrow} "
+        room -= len(arrow)
+        source = fit(source, min(len(source), ends), ellipsis=g.ellipsis)
+        relation = fit(relation, min(len(relation), max(6, room - len(source) - min(len(target), ends))), ellipsis=g.ellipsis)
+        return [*line, (source, text), (relation + arrow, p.dim), (target, text)]
 
     def foot(self, snapshot: Snapshot, width: int, height: int) -> list[Line]:
         p, g, one = self.view.palette, self.view.glyphs, self.view.selected_proposal()
@@ -64,10 +71,8 @@ class InboxPane(Pane):
             return []
         line = "─" if g.dash != "-" else "-"
         title = f"{line} why  a{one.agent}, tick {one.tick:,} "
-        lines: list[Line] = [[(title + line * max(0, width - len(title)), p.faint)]]
-        lines.append(
-            [(safe(one.source), p.strong), (f" {g.dash} {safe(one.semcon)} {g.arrow} ", p.accent), (safe(one.target), p.strong)]
-        )
+        lines: list[Line] = [[(title + line * max(0, width - len(title)), p.dim)]]
+        lines.append([(safe(one.source), p.strong), (f" {g.dash} {safe(one.semcon)} {g.arrow} ", p.accent), (safe(one.target), p.strong)])
         for kind, text in one.evidence:
             lines.append([(fit(kind, 16), p.dim), (safe(text), p.text)])
         if one.status not in UNDECIDED:

@@ -13,7 +13,7 @@ from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from cybtui.text import fit
+from cybtui.text import IN_ASCII, fit
 from cybtui.view import View
 from engine.runtime.snapshot import Snapshot
 
@@ -21,16 +21,18 @@ Part = tuple[str, Style]
 Line = list[Part]
 
 
-def strip_of(line: Line, width: int, base: Style, over: Style | None = None) -> Strip:
-    """A strip of exactly ``width`` cells."""
+def strip_of(line: Line, width: int, base: Style, over: Style | None = None, ascii_only: bool = False) -> Strip:
+    """A strip of exactly ``width`` cells; ``over`` is laid on every style, ``ascii_only`` turns our own signs into ASCII."""
+    if ascii_only:
+        line = [(text.translate(IN_ASCII), style) for text, style in line]
     segments, used = [], 0
     for text, style in line:
         if used >= width:
             break
         cells = len(text) if text.isascii() else cell_len(text)
         if used + cells > width:
-            text = fit(text, width - used)
             cells = width - used
+            text = fit(text, cells, ellipsis="~" if ascii_only else "…")  # noqa: PLW2901
         segments.append(Segment(text, style + over if over else style))
         used += cells
     if used < width:
@@ -50,13 +52,12 @@ class Pane(ScrollView, can_focus=True):
     DEFAULT_CSS = """
     Pane {
         border: round $foreground 18%; border-title-color: $foreground 60%; border-subtitle-color: $foreground 45%;
-        border-subtitle-align: right; padding: 0 1; background: $background; overflow-x: hidden; scrollbar-size-vertical: 1;
+        border-subtitle-align: right; padding: 0 1; background: $background; overflow-x: hidden;
+        scrollbar-size-vertical: 1; scrollbar-gutter: stable;
         scrollbar-color: $foreground 20%; scrollbar-background: $background; scrollbar-color-hover: $accent;
         scrollbar-background-hover: $background; scrollbar-background-active: $background;
     }
     Pane:focus { border: round $accent; border-title-color: $accent; border-title-style: bold; border-subtitle-color: $accent; }
-    Pane.ascii { border: ascii $foreground 18%; }
-    Pane.ascii:focus { border: ascii $accent; }
     """
 
     class Selected(Message):
@@ -69,6 +70,9 @@ class Pane(ScrollView, can_focus=True):
         self._drawn: tuple[object, ...] = ()
         self._strips: list[Strip] = []
         self.border_title = f"{self.NUMBER} {self.TITLE}"
+        if not self.SELECTS:
+            self.styles.overflow_y = "hidden"
+            self.styles.scrollbar_gutter = "auto"
 
     # ---- what subclasses give --------------------------------------------------------------------------------------
 
@@ -140,15 +144,16 @@ class Pane(ScrollView, can_focus=True):
         if self.SELECTS and total:
             self._keep_in_view(total)
         top = max(0, min(round(self.scroll_y), total - body))
-        strips = [strip_of(line, width, palette.text) for line in head]
+        ascii_only = self.view.ascii_only
+        strips = [strip_of(line, width, palette.text, None, ascii_only) for line in head]
         for index in range(top, min(total, top + max(0, body))):
             over = None
             if self.SELECTS and index == self.cursor:
                 over = palette.cursor if self.has_focus else palette.cursor_idle
-            strips.append(strip_of(self.row(snapshot, index, width), width, palette.text, over))
+            strips.append(strip_of(self.row(snapshot, index, width), width, palette.text, over, ascii_only))
         blank = strip_of([], width, palette.text)
         strips += [blank] * max(0, height - len(foot) - len(strips))
-        strips += [strip_of(line, width, palette.text) for line in foot]
+        strips += [strip_of(line, width, palette.text, None, ascii_only) for line in foot]
         return strips[:height]
 
     def _keep_in_view(self, total: int) -> None:

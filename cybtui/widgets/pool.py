@@ -9,6 +9,7 @@ from cybtui.widgets.pane import Line, Pane
 from engine.runtime.snapshot import PAGE_LAYERS, PoolInfo, Snapshot
 
 LETTERS = "sgpk"
+SHORT = ("sys", "group", "pers", "kv")
 FREE = 8
 
 
@@ -43,8 +44,8 @@ class PoolPane(Pane):
         lines: list[Line] = [
             [
                 (f"{pool.pages_used:,}", p.strong),
-                (f" of {count(pool.pages_total)} pages ", p.text),
-                (g.meter(share, 8), p.accent),
+                (f" of {count(pool.pages_total)} pages  ", p.text),
+                (g.meter(share, 8 if width >= 50 else 0), p.accent),
                 (f" {share:.1%}", p.text),
                 (f"  {pool.pages_shared:,} shared", p.text),
             ],
@@ -56,8 +57,9 @@ class PoolPane(Pane):
             ],
         ]
         legend: Line = []
-        for layer, name in enumerate(PAGE_LAYERS):
-            legend.append((f"{self._sign(layer + 4)} {name} {count(pool.pages_by_layer[layer])}  ", p.layers[layer]))
+        gap = "  " if width >= 50 else " "
+        for layer, name in enumerate(PAGE_LAYERS if width >= 50 else SHORT):
+            legend.append((f"{self._sign(layer + 4)} {name} {count(pool.pages_by_layer[layer])}{gap}", p.layers[layer]))
         lines.append(legend)
         rows = height - len(lines) - 1
         if rows < 1:
@@ -68,9 +70,9 @@ class PoolPane(Pane):
         for start in range(0, len(kinds), width):
             lines.append([(signs[kind], styles[kind]) for kind in kinds[start : start + width].tolist()])
         solid, hollow = (signs[7], signs[3]) if self._blocks else ("capital", "small")
-        note = f"cell = {run:,} page{'s' if run > 1 else ''}, {solid} shared {hollow} own; {count(pool.pages_total - span)} free beyond"
+        note = f"cell {run:,} page{'s' if run > 1 else ''}  {solid} shared {hollow} own  {count(pool.pages_total - span)} free"
         lines += [[] for _ in range(height - 1 - len(lines))]
-        lines.append([(fit(note, width), p.faint)])
+        lines.append([(fit(note, width), p.dim)])
         return lines
 
     @property
@@ -81,5 +83,5 @@ class PoolPane(Pane):
         if kind == FREE:
             return self.view.glyphs.empty
         if self._blocks:
-            return "█" if kind >= 4 else "▒"
+            return "█" if kind >= 4 else "▓"
         return LETTERS[kind % 4].upper() if kind >= 4 else LETTERS[kind % 4]

@@ -11,6 +11,8 @@ from cybtui.text import fit, safe
 from cybtui.view import View
 from cybtui.widgets.pane import Line, strip_of
 
+LAST = 3  # actions at the end that are shown however narrow the screen
+
 
 class OneLine(Widget):
     """A line that is drawn only when its parts changed."""
@@ -21,6 +23,7 @@ class OneLine(Widget):
         super().__init__(id=name)
         self.view = view
         self.parts: Line = []
+        self._spans: list[tuple[int, int, str]] = []  # (first cell, end, what a click there means)
 
     def show(self, parts: Line) -> None:
         """Draws ``parts``."""
@@ -29,7 +32,8 @@ class OneLine(Widget):
             self.refresh()
 
     def render_line(self, y: int) -> Strip:
-        return strip_of([(" ", self.view.palette.text), *self.parts] if y == 0 else [], self.size.width, self.view.palette.text)
+        base = self.view.palette.text
+        return strip_of([(" ", base), *self.parts] if y == 0 else [], self.size.width, base, None, self.view.ascii_only)
 
 
 class StatusLine(OneLine):
@@ -68,17 +72,17 @@ class KeysLine(OneLine):
     def show_actions(self, actions: list[tuple[str, str, str]]) -> None:
         """``actions`` are (id, key, title); those that fit are shown."""
         p, parts, used = self.view.palette, [], 1
-        self._spans: list[tuple[int, int, str]] = []
-        for name, key, title in actions:
+        self._spans = []
+        left = sum(len(key) + len(title) + 3 for _, key, title in actions[-LAST:])
+        for at, (name, key, title) in enumerate(actions):
             cells = len(key) + len(title) + 3
-            if used + cells > self.size.width:
-                break
+            last = at >= len(actions) - LAST
+            if used + cells + (0 if last else left) > self.size.width:
+                continue
             self._spans.append((used, used + cells - 2, name))
             parts += [(key, p.accent), (f" {title}  ", p.dim)]
             used += cells
         self.show(parts)
-
-    _spans: list[tuple[int, int, str]] = []
 
     def on_click(self, event: events.Click) -> None:
         for start, end, name in self._spans:
@@ -95,8 +99,6 @@ class TabsLine(OneLine):
         def __init__(self, pane: str) -> None:
             super().__init__()
             self.pane = pane
-
-    _spans: list[tuple[int, int, str]] = []
 
     def show_tabs(self, panes: list[tuple[str, str]], current: str) -> None:
         """``panes`` are (id, short name) in order of their numbers."""

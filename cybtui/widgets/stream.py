@@ -49,17 +49,17 @@ class StreamPane(Pane):
         style = p.level(token.depth, levels)
         indent = "" if token.starts_episode or token.kind != "semcon" else "  "
         others = [(text, chance) for text, chance in token.alternatives if text != token.text][:2]
-        wide = width >= 58
-        room = min(30, width - 38) if wide else width - 14
+        wide = width >= 48
+        room = min(30, max(20, width - 38)) if wide else width - 14
         line: Line = [
             (f"{g.level(token.depth, levels)} ", style),
             (fit(indent + safe(token.text), room), p.dim if token.depth == 0 else style if p.colourful else p.text),
         ]
         if token.depth == 0:
-            return [*line, ("  given" if not token.starts_episode else "  given, a new episode", p.faint)]
+            return [*line, ("  given" if not token.starts_episode else "  new episode", p.dim)]
         line += [(" ", p.text), (g.meter(token.probability, 5), style), (f" {percent(token.probability)}", p.text)]
         if wide and others:
-            line.append(("  " + "  ".join(f"{safe(text, 40)} {chance:.0%}" for text, chance in others), p.faint))
+            line.append(("  " + "  ".join(f"{safe(text, 40)} {chance:.0%}" for text, chance in others), p.dim))
         return line
 
     def foot(self, snapshot: Snapshot, width: int, height: int) -> list[Line]:

@@ -50,8 +50,9 @@ def snapshot_of(agents: int, pages: int = 4_000, hostile: bool = False, tick: in
 
     depth = whole(0, 4, np.uint8)
     table = AgentTable(
-        np.arange(1, n + 1, dtype=np.int64), tuple(name(f"a{i}", i) for i in range(1, n + 1)), whole(0, 2), whole(2, 4),
-        np.where(np.arange(n) < 5, 2, whole(1, 5)).astype(np.uint8), depth, np.zeros(n, np.uint8), np.zeros(n, np.uint8), random.random(n).astype(np.float32),
+        np.arange(1, n + 1), tuple(name(f"a{i}", i) for i in range(1, n + 1)), whole(0, 2), whole(2, 4),
+        np.where(np.arange(n) < 5, 2, whole(1, 5)).astype(np.uint8), depth, *(np.zeros(n, np.uint8),) * 2,
+        random.random(n).astype(np.float32),
         whole(0, 100_000, np.int64), random.integers(0, 99, (n, 3)), whole(0, 400), whole(0, 40), whole(0, 40),
         whole(-1, 500, np.int64), whole(0, 20), whole(0, 20), whole(0, 20),
     )  # fmt: skip
@@ -71,9 +72,7 @@ def snapshot_of(agents: int, pages: int = 4_000, hostile: bool = False, tick: in
     state = (random.random(pages) < 0.5).astype(np.uint8) * 2
     layer = random.integers(0, 4, pages).astype(np.uint8)
     holders = random.integers(1, 4, pages).astype(np.uint32)
-    groups = tuple(
-        GroupInfo(i, name(f"group {i}", i), n // 2, "backfill", "top", (0.6, 0.7), 0.7, 1, 20, 5) for i in range(2)
-    )
+    groups = tuple(GroupInfo(i, name(f"group {i}", i), n // 2, "backfill", "top", (0.6, 0.7), 0.7, 1, 20, 5) for i in range(2))
     return Snapshot(
         tick,
         True,
