@@ -194,7 +194,8 @@ cyb_status cyb_agent_resume(cyb_engine *engine, uint32_t slot) {
     return CYB_NOT_FOUND;
   if (agent->state != CYB_AGENT_PAUSED)
     return cyb_fail(CYB_BAD_STATE, "agent %u is not paused", slot);
-  int over = agent->sequence.count == 0 || (agent->stop_after && agent->generated_episode >= agent->stop_after);
+  int full = cyb_sequence_end(&agent->sequence, &engine->chunks) >= engine->config.positions;
+  int over = agent->sequence.count == 0 || full || (agent->stop_after && agent->generated_episode >= agent->stop_after);
   agent->state = over ? CYB_AGENT_IDLE : CYB_AGENT_RUNNING;
   return CYB_OK;
 }

@@ -22,10 +22,13 @@ static void key_of(const cyb_chunks *chunks, const uint64_t *parent, const uint3
   }
 }
 
-cyb_status cyb_chunks_create(cyb_chunks *chunks, cyb_pool *pool, uint32_t slots, const uint8_t *family) {
+cyb_status cyb_chunks_create(cyb_chunks *chunks, cyb_pool *pool, uint32_t levels, const uint32_t *slot_end,
+                             const uint8_t *family) {
   memset(chunks, 0, sizeof *chunks);
   chunks->pool = pool;
-  chunks->slots = slots;
+  chunks->levels = levels;
+  memcpy(chunks->slot_end, slot_end, (levels + 1) * sizeof *slot_end);
+  chunks->slots = slot_end[levels];
   chunks->free_head = CYB_NONE;
   memcpy(chunks->family, family, sizeof chunks->family);
   chunks->bucket_count = 1024;
@@ -154,11 +157,14 @@ void cyb_chunk_index(cyb_chunks *chunks, uint32_t id) {
   chunk->next = *bucket;
   *bucket = id;
   chunk->indexed = 1;
-  for (uint32_t s = 0; s < chunks->slots; s++) {
-    uint32_t page = cyb_chunk_pages(chunks, id)[s];
-    if (page != CYB_NONE)
-      chunks->pool->state[page] = CYB_PAGE_SEALED;
-  }
+  cyb_chunk_seal_pages(chunks, id);
+}
+
+void cyb_chunk_seal_pages(cyb_chunks *chunks, uint32_t id) {
+  const cyb_chunk *chunk = &chunks->items[id];
+  for (uint32_t k = 1; k <= chunks->levels && chunk->indexed && chunk->filled[k - 1] == chunk->count; k++)
+    for (uint32_t s = chunks->slot_end[k - 1]; s < chunks->slot_end[k]; s++)
+      chunks->pool->state[cyb_chunk_pages(chunks, id)[s]] = CYB_PAGE_SEALED;
 }
 
 uint32_t cyb_chunk_missing(const cyb_chunks *chunks, uint32_t id, uint32_t begin, uint32_t end) {
@@ -179,8 +185,36 @@ int cyb_chunk_allocate(cyb_chunks *chunks, uint32_t id, uint32_t begin, uint32_t
   return 1;
 }
 
+static int is_found(const cyb_chunks *chunks, uint32_t id) {
+  uint32_t at = *bucket_of(chunks, chunks->items[id].key), steps = 0;
+  while (at != CYB_NONE && at != id && at < chunks->capacity && steps++ < chunks->live)
+    at = chunks->items[at].next;
+  return at == id;
+}
+
+/* Pages belong to their chunk; a block has all of its pages or none; those of an indexed chunk's complete blocks are sealed, no others. */
+static cyb_status check_pages(const cyb_chunks *chunks, uint32_t id) {
+  const cyb_chunk *chunk = &chunks->items[id];
+  for (uint32_t k = 1; k <= chunks->levels; k++) {
+    int sealed = chunk->indexed && chunk->filled[k - 1] == chunk->count;
+    for (uint32_t s = chunks->slot_end[k - 1]; s < chunks->slot_end[k]; s++) {
+      uint32_t page = cyb_chunk_pages(chunks, id)[s];
+      if ((page == CYB_NONE) != (chunk->filled[k - 1] == 0))
+        return cyb_fail(CYB_INTERNAL, "chunk %u holds %u positions of block %u but not their pages", id, chunk->filled[k - 1],
+                        k);
+      if (page == CYB_NONE)
+        continue;
+      if (page >= chunks->pool->pages || chunks->pool->owner[page] != id)
+        return cyb_fail(CYB_INTERNAL, "page %u of chunk %u belongs to another owner", page, id);
+      if (chunks->pool->state[page] != (sealed ? CYB_PAGE_SEALED : CYB_PAGE_WRITING))
+        return cyb_fail(CYB_INTERNAL, "page %u of chunk %u is in state %u", page, id, chunks->pool->state[page]);
+    }
+  }
+  return CYB_OK;
+}
+
 cyb_status cyb_chunks_check(const cyb_chunks *chunks) {
-  uint32_t live = 0;
+  uint32_t live = 0, indexed = 0, found = 0;
   for (uint32_t id = 0; id < chunks->capacity; id++) {
     const cyb_chunk *chunk = &chunks->items[id];
     if (!chunk->live)
@@ -189,16 +223,24 @@ cyb_status cyb_chunks_check(const cyb_chunks *chunks) {
     if (chunk->references == 0 || chunk->count > CYB_PAGE_POSITIONS)
       return cyb_fail(CYB_INTERNAL, "chunk %u has %u holders and %u positions", id, chunk->references, chunk->count);
     for (int k = 0; k < CYB_LEVELS_MAX; k++)
-      if (chunk->filled[k] > (k ? chunk->filled[k - 1] : chunk->count))
-        return cyb_fail(CYB_INTERNAL, "chunk %u holds more of block %d than of the block before it", id, k + 1);
+      if (chunk->filled[k] > (k ? chunk->filled[k - 1] : chunk->count) || chunk->planned[k] != chunk->filled[k])
+        return cyb_fail(CYB_INTERNAL, "chunk %u: block %d holds %u positions, %u planned", id, k + 1, chunk->filled[k],
+                        chunk->planned[k]);
     if (chunk->indexed && (!chunk->closed || chunk->filled[0] != chunk->count))
       return cyb_fail(CYB_INTERNAL, "chunk %u is indexed before it is sealed", id);
-    for (uint32_t s = 0; s < chunks->slots; s++) {
-      uint32_t page = cyb_chunk_pages(chunks, id)[s];
-      if (page != CYB_NONE && (page >= chunks->pool->pages || chunks->pool->owner[page] != id))
-        return cyb_fail(CYB_INTERNAL, "page %u of chunk %u belongs to another owner", page, id);
-    }
+    if (chunk->indexed && !is_found(chunks, id))
+      return cyb_fail(CYB_INTERNAL, "chunk %u is indexed but not found by its key", id);
+    indexed += chunk->indexed;
+    cyb_status status = check_pages(chunks, id);
+    if (status != CYB_OK)
+      return status;
   }
+  for (uint32_t b = 0; b < chunks->bucket_count; b++)
+    for (uint32_t id = chunks->buckets[b]; id != CYB_NONE; id = chunks->items[id].next, found++)
+      if (id >= chunks->capacity || found >= indexed || !chunks->items[id].live || !chunks->items[id].indexed)
+        return cyb_fail(CYB_INTERNAL, "the page index names chunk %u, which is not sealed", id);
+  if (found != indexed)
+    return cyb_fail(CYB_INTERNAL, "%u chunks are indexed, the index holds %u", indexed, found);
   if (live != chunks->live)
     return cyb_fail(CYB_INTERNAL, "%u chunks live, %u counted", live, chunks->live);
   for (uint32_t p = 0; p < chunks->pool->pages; p++) {

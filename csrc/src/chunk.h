@@ -28,9 +28,10 @@ typedef struct cyb_chunk {
 } cyb_chunk;
 
 typedef struct cyb_chunks {
-  cyb_chunk *items; /* [capacity] */
-  uint32_t *pages;  /* [capacity][slots] page ids, CYB_NONE = hole */
-  uint32_t slots;   /* width[K]/width[1] */
+  cyb_chunk *items;                              /* [capacity] */
+  uint32_t *pages;                               /* [capacity][slots] page ids, CYB_NONE = hole */
+  uint32_t slots;                                /* width[K]/width[1] */
+  uint32_t levels, slot_end[CYB_LEVELS_MAX + 1]; /* page slots of block k: [slot_end[k-1], slot_end[k]) */
   uint32_t capacity, live, free_head;
   uint32_t *buckets; /* [bucket_count] chunk ids */
   uint32_t bucket_count;
@@ -38,7 +39,8 @@ typedef struct cyb_chunks {
   cyb_pool *pool; /* borrowed */
 } cyb_chunks;
 
-cyb_status cyb_chunks_create(cyb_chunks *chunks, cyb_pool *pool, uint32_t slots, const uint8_t *family /* [32] */);
+cyb_status cyb_chunks_create(cyb_chunks *chunks, cyb_pool *pool, uint32_t levels, const uint32_t *slot_end /* [levels+1] */,
+                             const uint8_t *family /* [32] */);
 void cyb_chunks_destroy(cyb_chunks *chunks);
 /* A new open chunk with one reference and no page; CYB_NONE when memory is out. */
 uint32_t cyb_chunk_new(cyb_chunks *chunks, const uint64_t *parent /* [2] */, uint8_t layer);
@@ -48,6 +50,8 @@ void cyb_chunk_close(cyb_chunks *chunks, uint32_t id); /* fixes the key */
 /* A sealed chunk with this prefix, not yet held for the caller; CYB_NONE if there is none. */
 uint32_t cyb_chunk_find(const cyb_chunks *chunks, const uint64_t *parent, const uint32_t *tokens, uint32_t count);
 void cyb_chunk_index(cyb_chunks *chunks, uint32_t id);
+/* Pages of an indexed chunk's complete blocks become sealed: nothing will be written to them. */
+void cyb_chunk_seal_pages(cyb_chunks *chunks, uint32_t id);
 /* Pages that slots [begin, end) still need. */
 uint32_t cyb_chunk_missing(const cyb_chunks *chunks, uint32_t id, uint32_t begin, uint32_t end);
 int cyb_chunk_allocate(cyb_chunks *chunks, uint32_t id, uint32_t begin, uint32_t end); /* 0: pool full, nothing taken */

@@ -87,3 +87,24 @@ void cyb_contexts_seal(cyb_engine *engine) {
       cyb_event_put(engine, CYB_EVENT_SEALED_CONTEXT, CYB_NONE, c + 1, context->sequence.count);
   }
 }
+
+int cyb_reclaim(cyb_engine *engine) {
+  enum { AT_ONCE = 32 };
+  cyb_chunks *chunks = &engine->chunks;
+  uint32_t freed = 0, stamp = ++engine->stamp;
+  for (uint32_t r = 0; r < engine->batch_count; r++) {
+    const cyb_sequence *sequence = engine->batch[r].row.sequence;
+    for (uint32_t i = 0; i < sequence->count && !engine->batch[r].dropped; i++)
+      chunks->items[sequence->chunks[i]].stamp = stamp;
+  }
+  for (uint32_t id = 0; id < chunks->capacity && freed < AT_ONCE; id++) {
+    const cyb_chunk *chunk = &chunks->items[id];
+    if (!chunk->live || chunk->stamp == stamp || chunk->filled[0] == 0)
+      continue;
+    cyb_chunk_drop_pages(chunks, id);
+    freed++;
+  }
+  for (uint32_t c = 0; c < engine->context_capacity && freed; c++)
+    engine->contexts[c].sealed = 0; /* those that lost pages are sealed again when these are back */
+  return freed > 0;
+}

@@ -1,6 +1,14 @@
 /* counters.c - arithmetic of the counters and the models of other systems that savings are measured against. */
+#define _DEFAULT_SOURCE
 #include "step.h"
 #include <string.h>
+#include <time.h>
+
+double cyb_seconds(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
 
 uint64_t cyb_layer_multiply_adds(const cyb_engine *engine, uint32_t block) {
   uint64_t sum = 0;

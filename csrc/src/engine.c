@@ -1,6 +1,7 @@
 /* engine.c - creation, validation and destruction of an engine, and the check of all its invariants. */
 #define _DEFAULT_SOURCE
 #include "engine.h"
+#include "mutation.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -160,10 +161,13 @@ static cyb_status tape_create(cyb_engine *engine) {
 static cyb_status worker_buffers(cyb_engine *engine) {
   uint32_t workers = cyb_threads_count(engine->threads);
   const cyb_tape *t = &engine->tape;
-  size_t floats = 16 * ((size_t)CYB_VOCAB_TILE + t->width + t->width / CYB_QUANT_GROUP + t->width / 2) + 64;
+  size_t floats = 16 * ((size_t)CYB_VOCAB_TILE + t->width + t->width / CYB_QUANT_GROUP + t->width / 2);
+  if (floats < cyb_forward_scratch(engine))
+    floats = cyb_forward_scratch(engine);
+  floats = (floats + 63) / 64 * 64;
   int failed = 0;
   float *scratch = zeros(workers * floats, sizeof *scratch, &failed);
-  cyb_best *best = zeros((size_t)engine->decode_capacity * 2 * workers, sizeof *best, &failed);
+  cyb_best *best = zeros((size_t)engine->decode_capacity * workers, sizeof *best, &failed);
   if (failed) {
     free(scratch);
     free(best);
@@ -174,7 +178,6 @@ static cyb_status worker_buffers(cyb_engine *engine) {
   engine->scratch = scratch;
   engine->scratch_floats = floats;
   engine->partial_best = best;
-  engine->max_ranges = 2 * workers;
   return CYB_OK;
 }
 
@@ -211,7 +214,7 @@ static cyb_status create(cyb_engine *engine, const cyb_model *model) {
   size_t page_bytes = (size_t)CYB_PAGE_POSITIONS * model->layers * 2 * model->width[0] * sizeof(uint16_t);
   status = cyb_pool_create(&engine->pool, c->pages, page_bytes);
   if (status == CYB_OK)
-    status = cyb_chunks_create(&engine->chunks, &engine->pool, engine->slot_end[model->levels], model->family);
+    status = cyb_chunks_create(&engine->chunks, &engine->pool, model->levels, engine->slot_end, model->family);
   if (status == CYB_OK)
     status = tape_create(engine);
   if (status == CYB_OK)
@@ -224,6 +227,9 @@ static cyb_status create(cyb_engine *engine, const cyb_model *model) {
   engine->cosine = zeros((size_t)c->positions * half, sizeof(float), &failed);
   engine->sine = zeros((size_t)c->positions * half, sizeof(float), &failed);
   engine->fill = zeros(engine->fill_capacity, sizeof *engine->fill, &failed);
+  engine->decode = zeros(engine->decode_capacity, sizeof *engine->decode, &failed);
+  engine->pass_rows = zeros(engine->tape.slots, sizeof *engine->pass_rows, &failed);
+  engine->job_set = zeros(engine->decode_capacity, sizeof *engine->job_set, &failed);
   engine->jobs = zeros(engine->decode_capacity, sizeof *engine->jobs, &failed);
   engine->tile_stats = zeros((size_t)engine->decode_capacity * tiles * 2, sizeof(float), &failed);
   engine->agents = zeros(c->agents, sizeof *engine->agents, &failed);
@@ -280,10 +286,11 @@ void cyb_engine_destroy(cyb_engine *engine) {
   tape_free(engine);
   cyb_chunks_destroy(&engine->chunks);
   cyb_pool_destroy(&engine->pool);
-  void *arrays[] = {engine->matrices, engine->cosine,     engine->sine,     engine->fill,
-                    engine->jobs,     engine->tile_stats, engine->agents,   engine->free_slots,
-                    engine->tokens,   engine->has_token,  engine->policies, engine->has_group,
-                    engine->events,   engine->contexts,   engine->scratch,  engine->partial_best};
+  void *arrays[] = {
+      engine->matrices,    engine->cosine,   engine->sine,       engine->fill,   engine->decode,     (void *)engine->pass_rows,
+      engine->job_set,     engine->jobs,     engine->tile_stats, engine->agents, engine->free_slots, engine->tokens,
+      engine->has_token,   engine->policies, engine->has_group,  engine->events, engine->contexts,   engine->scratch,
+      engine->partial_best};
   for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++)
     free(arrays[i]);
   free(engine);
@@ -331,6 +338,9 @@ cyb_status cyb_engine_check(cyb_engine *engine) {
     pages += engine->chunks.slots - cyb_chunk_missing(&engine->chunks, id, 0, engine->chunks.slots);
   }
   free(references);
+  unsigned defects = atomic_load(&engine->defects);
+  if (status == CYB_OK && defects && CYB_UNMUTATED) /* planted faults are for others to notice */
+    status = cyb_fail(CYB_INTERNAL, "%u times KV was computed again and came out with other bits", defects);
   if (status == CYB_OK && pages + overlay != engine->pool.used)
     status = cyb_fail(CYB_INTERNAL, "%u pages are used, chunks and overlays map %u", engine->pool.used, pages + overlay);
   return status;
@@ -372,8 +382,10 @@ cyb_status cyb_engine_swap_model(cyb_engine *engine, const cyb_model *model) {
     if (engine->chunks.items[id].live)
       cyb_chunk_drop_pages(&engine->chunks, id);
   memcpy(engine->chunks.family, model->family, sizeof engine->chunks.family);
-  for (uint32_t c = 0; c < engine->context_capacity; c++)
+  for (uint32_t c = 0; c < engine->context_capacity; c++) {
+    engine->contexts[c].sealed = 0;
     rekey(engine, &engine->contexts[c].sequence);
+  }
   for (uint32_t a = 0; a < engine->config.agents; a++) {
     cyb_sequence_drop_overlay(&engine->agents[a].sequence, &engine->chunks);
     rekey(engine, &engine->agents[a].sequence);

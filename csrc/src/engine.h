@@ -2,6 +2,7 @@
 #ifndef CYB_ENGINE_H
 #define CYB_ENGINE_H
 #include "pass.h"
+#include <stdatomic.h>
 
 /*
 ** Working memory of rows: one slot a row. Arrays named q* are quantised inputs of products, one set a layer, columns appended block by
@@ -50,14 +51,16 @@ typedef struct cyb_slot {
   float confidence;
 } cyb_slot;
 
+enum { CYB_JOB_NO_ROOM = 1, CYB_JOB_LATER = 2 }; /* the pool is full; this call has computed enough */
+
 /* What a decode row is to do and what came of it: agents and queries alike. */
 typedef struct cyb_job {
   cyb_row row;
   const cyb_policy *policy;
   uint32_t depth_min, depth_max;
-  uint32_t owner; /* agent slot or query number */
-  uint32_t level; /* level computed last; answered there when done */
-  uint8_t answered, dropped;
+  uint32_t owner;            /* agent slot or query number */
+  uint32_t level;            /* level computed last; answered there when done */
+  uint8_t answered, dropped; /* dropped: CYB_JOB_* */
   float top[CYB_LEVELS_MAX];
   float features[CYB_LEVELS_MAX][CYB_GAIN_FEATURES];
   float maximum, sum; /* of the logits at `level` */
@@ -80,6 +83,13 @@ typedef struct cyb_engine {
   int32_t has_f16;
   cyb_row *fill; /* [fill_capacity] rows of the pass being built */
   uint32_t fill_count, fill_capacity, decode_capacity;
+  uint32_t fills_left;       /* fill rows that this call may still compute, CYB_NONE = no bound */
+  uint64_t rows_run;         /* rows of all passes since creation */
+  const cyb_row **pass_rows; /* [tape.slots] of the block being computed */
+  cyb_row *decode;           /* [decode_capacity] decode rows planned for the pass being built */
+  cyb_job **job_set;         /* [decode_capacity] jobs that take a level together */
+  cyb_job *batch;            /* [batch_count] jobs that run now */
+  uint32_t batch_count;
   uint32_t stamp;
   cyb_slot *agents; /* [config.agents] */
   uint32_t *free_slots, free_slot_count;
@@ -99,10 +109,10 @@ typedef struct cyb_engine {
   cyb_event *events; /* ring [config.events] */
   uint64_t event_head, event_tail;
   float *tile_stats;      /* [decode_capacity][tiles][2] */
-  cyb_best *partial_best; /* [decode_capacity][max_ranges] */
+  cyb_best *partial_best; /* [threads][decode_capacity] */
   float *scratch;         /* [threads][scratch_floats] */
   size_t scratch_floats;
-  uint32_t max_ranges; /* most runs of tiles that the output product is cut into */
+  atomic_uint defects; /* CYB_DEBUG: KV that was computed again and came out with other bits */
 } cyb_engine;
 
 const cyb_matrix *cyb_weight(const cyb_engine *engine, uint32_t layer, uint32_t block, uint32_t which);
@@ -110,6 +120,7 @@ void cyb_event_put(cyb_engine *engine, uint32_t kind, uint32_t slot, uint32_t a,
 uint64_t cyb_layer_multiply_adds(const cyb_engine *engine, uint32_t block); /* products of one row, one block, all layers */
 /* forward.c: computes block k of rows[0..n) over all layers. */
 void cyb_forward_block(cyb_engine *engine, const cyb_row *const *rows, uint32_t n, uint32_t k);
+size_t cyb_forward_scratch(const cyb_engine *engine); /* floats a worker needs for it */
 /* output.c: distribution of jobs[0..n) at level k; a job whose level is k-1 goes on from its kept accumulators. Sets job->level. */
 void cyb_output(cyb_engine *engine, cyb_job **jobs, uint32_t n, uint32_t k);
 /* decide.c */
@@ -117,10 +128,13 @@ int cyb_policy_answers(const cyb_engine *engine, const cyb_job *job, uint32_t k)
 void cyb_job_features(const cyb_engine *engine, cyb_job *job, uint32_t k);
 uint32_t cyb_sample(const cyb_job *job, float temperature, float unit, float *probability);
 cyb_status cyb_policy_check(const cyb_engine *engine, const cyb_policy *policy);
-/* run.c: brings jobs to their answers; returns how many were answered; the rest are dropped: the pool had no room, try them later. */
+/* run.c: brings jobs to their answers; returns how many were answered; the rest say why they were dropped and may be tried again. */
 uint32_t cyb_run_jobs(cyb_engine *engine, cyb_job *jobs, uint32_t n);
 /* agent.c: frees the pages of the least valuable agent outside the running batch: idle ones first, then the newest. 0: there is none. */
 int cyb_preempt_one(cyb_engine *engine);
+/* context.c: frees pages of some chunks that no job of the running batch reads, whoever else holds them. 0: there are none. */
+int cyb_reclaim(cyb_engine *engine);
+double cyb_seconds(void); /* monotonic clock */
 void cyb_effective_depth(const cyb_engine *engine, const cyb_slot *slot, uint32_t *depth_min, uint32_t *depth_max);
 /* counters.c: multiply-adds of one row at the deepest level that attends to `attended` positions. */
 uint64_t cyb_deepest_multiply_adds(const cyb_engine *engine, uint32_t attended);

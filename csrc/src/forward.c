@@ -35,30 +35,77 @@ static cyb_activations activations(const cyb_tape *tape, const float *f, const i
   return a;
 }
 
+/* What one worker needs while it computes a block, in its part of the engine's scratch. */
+typedef struct workspace {
+  float *mixed;         /* [max(D, F)] attention output or gated units of one row */
+  float *maximum, *sum; /* [D] softmax state, one a head */
+  float *part;          /* [head_size] output of one chunk */
+  uint16_t *half;       /* [D] */
+} workspace;
+
+static workspace workspace_of(const cyb_engine *engine, uint32_t worker) {
+  const cyb_tape *tape = &engine->tape;
+  workspace w;
+  w.mixed = engine->scratch + worker * engine->scratch_floats;
+  w.maximum = w.mixed + (tape->width > tape->ffn ? tape->width : tape->ffn);
+  w.sum = w.maximum + tape->width;
+  w.part = w.sum + tape->width;
+  w.half = (uint16_t *)(void *)(w.part + engine->model.head_size);
+  return w;
+}
+
+size_t cyb_forward_scratch(const cyb_engine *engine) {
+  const cyb_tape *tape = &engine->tape;
+  return (size_t)(tape->width > tape->ffn ? tape->width : tape->ffn) + 3 * (size_t)tape->width + engine->model.head_size;
+}
+
+#ifdef CYB_DEBUG
+/* KV that is there already must come out the same when lower blocks are computed again. */
+static void compare_kv(cyb_engine *engine, const uint16_t *keys, const uint16_t *values, uint32_t offset, const uint16_t *key,
+                       const uint16_t *value) {
+  uint32_t d1 = engine->model.width[0], hd = engine->model.head_size;
+  int differs = 0;
+  for (uint32_t c = 0; c < d1; c++)
+    differs |= keys[(size_t)c * P + offset] != key[c] || values[((size_t)(c / hd) * P + offset) * hd + c % hd] != value[c];
+  atomic_fetch_add(&engine->defects, (unsigned)differs);
+}
+#endif
+
 /* Writes block-k K (transposed) and V of one row into its pages. */
-static void write_kv(const cyb_engine *engine, const cyb_row *row, uint32_t layer, uint32_t k, const float *key,
-                     const float *value) {
+static void write_kv(cyb_engine *engine, const cyb_row *row, uint32_t layer, uint32_t k, const float *key, const float *value,
+                     uint16_t *half) {
   const cyb_model *model = &engine->model;
   const cyb_sequence *sequence = row->sequence;
   uint32_t d1 = model->width[0], hd = model->head_size, i = row->position / P, offset = row->position % P;
   const uint32_t *pages = sequence->inherit != CYB_INHERIT_BACKFILL && k > 1
                               ? sequence->overlay + (size_t)i * engine->chunks.slots
                               : cyb_chunk_pages(&engine->chunks, sequence->chunks[i]);
-  uint16_t half[d1];
   for (uint32_t s = engine->slot_end[k - 1]; s < engine->slot_end[k]; s++) {
     uint32_t column = (s - engine->slot_end[k - 1]) * d1;
     uint16_t *keys = cyb_pool_address(&engine->pool, pages[s]) + (size_t)layer * 2 * d1 * P;
     uint16_t *values = keys + (size_t)d1 * P;
+    uint16_t *half_value = half + d1;
     engine->kernels->to_half(key + column, half, d1);
+    engine->kernels->to_half(value + column, half_value, d1);
+#ifdef CYB_DEBUG
+    if (k < row->write_from) {
+      /* not yet there if another row of this pass writes it; under a window, holes before it may have been filled since */
+      int is_private = sequence->inherit != CYB_INHERIT_BACKFILL && k > 1;
+      int stored = is_private ? sequence->inherit == CYB_INHERIT_ZEROS
+                              : engine->chunks.items[sequence->chunks[i]].filled[k - 1] > offset;
+      if (stored)
+        compare_kv(engine, keys, values, offset, half, half_value);
+      continue;
+    }
+#endif
     for (uint32_t c = 0; c < d1; c++)
       keys[(size_t)c * P + offset] = half[c];
-    engine->kernels->to_half(value + column, half, d1);
     for (uint32_t h = 0; h < d1 / hd; h++)
-      memcpy(values + ((size_t)h * P + offset) * hd, half + h * hd, hd * sizeof *half);
+      memcpy(values + ((size_t)h * P + offset) * hd, half_value + h * hd, hd * sizeof *half);
   }
 }
 
-static void start_layer(const task *t, const uint32_t *slots, const cyb_row *const *rows, uint32_t n) {
+static void start_layer(const task *t, const workspace *w, const uint32_t *slots, const cyb_row *const *rows, uint32_t n) {
   cyb_engine *engine = t->engine;
   const cyb_model *model = &engine->model;
   const cyb_kernels *kernels = engine->kernels;
@@ -78,29 +125,32 @@ static void start_layer(const task *t, const uint32_t *slots, const cyb_row *con
   }
   cyb_activations input = activations(tape, tape->input_f, tape->input_q, tape->input_scale, layer, tape->width);
   float *outputs[3] = {tape->query, tape->key, tape->value};
-  for (uint32_t w = CYB_W_Q; w <= CYB_W_V; w++) {
-    const cyb_matrix *matrix = cyb_weight(engine, layer, k, w);
-    kernels->product(matrix, 0, panels(matrix), &input, slots, n, NULL, outputs[w], tape->width);
+  for (uint32_t which = CYB_W_Q; which <= CYB_W_V; which++) {
+    const cyb_matrix *matrix = cyb_weight(engine, layer, k, which);
+    kernels->product(matrix, 0, panels(matrix), &input, slots, n, NULL, outputs[which], tape->width);
   }
   for (uint32_t r = 0; r < n; r++) {
     size_t at = (size_t)slots[r] * tape->width;
     float mean = tape->squares[(size_t)(2 * layer) * tape->slots + slots[r]] / (float)end;
     float inverse = 1.0f / sqrtf(mean + model->epsilon);
-    for (uint32_t w = 0; w < 3; w++)
-      kernels->scale(outputs[w] + at, inverse, block);
+    for (uint32_t which = 0; which < 3; which++)
+      kernels->scale(outputs[which] + at, inverse, block);
     const float *cosine = engine->cosine + (size_t)rows[r]->position * (hd / 2);
     const float *sine = engine->sine + (size_t)rows[r]->position * (hd / 2);
     for (uint32_t h = 0; h < block / hd; h++) {
       kernels->rotate(tape->query + at + h * hd, cosine, sine, hd);
       kernels->rotate(tape->key + at + h * hd, cosine, sine, hd);
     }
+#ifndef CYB_DEBUG
     if (k >= rows[r]->write_from)
-      write_kv(engine, rows[r], layer, k, tape->key + at, tape->value + at);
+#endif
+      write_kv(engine, rows[r], layer, k, tape->key + at, tape->value + at, w->half);
   }
 }
 
 /* Attention of block k of one row into out[block]. */
-static void attend(const cyb_engine *engine, const cyb_row *row, uint32_t layer, uint32_t k, const float *query, float *out) {
+static void attend(const cyb_engine *engine, const workspace *w, const cyb_row *row, uint32_t layer, uint32_t k,
+                   const float *query, float *out) {
   const cyb_model *model = &engine->model;
   const cyb_kernels *kernels = engine->kernels;
   const cyb_sequence *sequence = row->sequence;
@@ -108,7 +158,7 @@ static void attend(const cyb_engine *engine, const cyb_row *row, uint32_t layer,
   uint32_t heads = (model->width[k - 1] - below(model->width, k)) / hd;
   uint32_t last = row->position / P;
   int is_private = sequence->inherit != CYB_INHERIT_BACKFILL && k > 1;
-  float m[heads], l[heads], part[hd];
+  float *m = w->maximum, *l = w->sum, *part = w->part;
   for (uint32_t h = 0; h < heads; h++) {
     m[h] = -INFINITY;
     l[h] = 0;
@@ -134,7 +184,7 @@ static void attend(const cyb_engine *engine, const cyb_row *row, uint32_t layer,
       kernels->merge(&m[h], &l[h], out + h * hd, m2, l2, part, hd);
     }
   }
-  memset(part, 0, sizeof part);
+  memset(part, 0, hd * sizeof *part);
   for (uint32_t h = 0; h < heads; h++) {
     if (holes > 0 && sequence->inherit == CYB_INHERIT_ZEROS)
       kernels->merge(&m[h], &l[h], out + h * hd, 0.0f, (float)holes, part, hd);
@@ -143,7 +193,7 @@ static void attend(const cyb_engine *engine, const cyb_row *row, uint32_t layer,
   }
 }
 
-static void finish_layer(const task *t, const uint32_t *slots, const cyb_row *const *rows, uint32_t n) {
+static void finish_layer(const task *t, const workspace *w, const uint32_t *slots, const cyb_row *const *rows, uint32_t n) {
   cyb_engine *engine = t->engine;
   const cyb_model *model = &engine->model;
   const cyb_kernels *kernels = engine->kernels;
@@ -152,9 +202,9 @@ static void finish_layer(const task *t, const uint32_t *slots, const cyb_row *co
   uint32_t ffn_begin = below(model->ffn_width, k), ffn_end = model->ffn_width[k - 1], units = ffn_end - ffn_begin;
   uint32_t groups = tape->width / CYB_QUANT_GROUP, ffn_groups = tape->ffn / CYB_QUANT_GROUP;
   size_t base = (size_t)layer * tape->slots;
-  float mixed[tape->width > tape->ffn ? tape->width : tape->ffn];
+  float *mixed = w->mixed;
   for (uint32_t r = 0; r < n; r++) {
-    attend(engine, rows[r], layer, k, tape->query + (size_t)slots[r] * tape->width, mixed + begin);
+    attend(engine, w, rows[r], layer, k, tape->query + (size_t)slots[r] * tape->width, mixed + begin);
     kernels->quantise(mixed, begin, end, tape->mixed_q + (base + slots[r]) * tape->width,
                       tape->mixed_scale + (base + slots[r]) * groups);
     if (tape->mixed_f)
@@ -195,7 +245,7 @@ static void finish_layer(const task *t, const uint32_t *slots, const cyb_row *co
     kernels->add(tape->x + (size_t)slots[r] * tape->width + begin, tape->delta + (size_t)slots[r] * tape->width, block);
 }
 
-static void load_token(const task *t, const cyb_row *row) {
+static void load_token(const task *t, const workspace *w, const cyb_row *row) {
   cyb_engine *engine = t->engine;
   const cyb_model *model = &engine->model;
   uint32_t k = t->k, begin = below(model->width, k), block = model->width[k - 1] - begin;
@@ -204,10 +254,9 @@ static void load_token(const task *t, const cyb_row *row) {
   uint32_t token = row->token, panel = token / CYB_PANEL_ROWS, lane = token % CYB_PANEL_ROWS;
   if (table->type == CYB_F16) {
     const uint16_t *data = (const uint16_t *)table->data + (size_t)panel * block * CYB_PANEL_ROWS + lane;
-    uint16_t half[block];
     for (uint32_t c = 0; c < block; c++)
-      half[c] = data[(size_t)c * CYB_PANEL_ROWS];
-    engine->kernels->from_half(half, x, block);
+      w->half[c] = data[(size_t)c * CYB_PANEL_ROWS];
+    engine->kernels->from_half(w->half, x, block);
   } else {
     const uint8_t *group = (const uint8_t *)table->data + (size_t)panel * (block / CYB_QUANT_GROUP) * 544;
     for (uint32_t g = 0; g < block / CYB_QUANT_GROUP; g++, group += 544) {
@@ -240,7 +289,7 @@ static void finish_rows(const task *t, const uint32_t *slots, uint32_t n) {
 
 static void work(void *argument, uint32_t worker, uint32_t workers) {
   task *t = argument;
-  (void)worker;
+  workspace w = workspace_of(t->engine, worker);
   uint32_t size = t->n / workers / 2;
   size = size < 4 ? 4 : size > TILE ? TILE : size;
   uint32_t slots[TILE];
@@ -253,11 +302,11 @@ static void work(void *argument, uint32_t worker, uint32_t workers) {
       slots[r] = t->rows[begin + r]->tape;
     if (t->layer == 0)
       for (uint32_t r = 0; r < n; r++)
-        load_token(t, t->rows[begin + r]);
+        load_token(t, &w, t->rows[begin + r]);
     else
-      finish_layer(t, slots, t->rows + begin, n);
+      finish_layer(t, &w, slots, t->rows + begin, n);
     if (t->layer < t->engine->model.layers)
-      start_layer(t, slots, t->rows + begin, n);
+      start_layer(t, &w, slots, t->rows + begin, n);
     else
       finish_rows(t, slots, n);
   }

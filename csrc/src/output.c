@@ -1,8 +1,8 @@
 /*
 ** output.c - the distribution over the vocabulary: accumulators of E, logits, softmax statistics by tile and the best candidates.
 **
-** Tiles of 4,096 rows in fixed order, folded left, so the bits do not depend on how the work is split. Logits are not stored unless a
-** job asks for them; accumulators are kept for rows that may escalate, as far as the budget goes, and recomputed beyond it: the chain of
+** Tiles of 4,096 rows in fixed order, folded left, so the bits do not depend on how the work is split. Work goes tile by tile over all
+** jobs, so that the table is streamed once a pass and its tile serves them from cache. Logits are not stored unless a job asks for them; accumulators are kept for rows that may escalate, as far as the budget goes, and recomputed beyond it: the chain of
 ** sums over blocks 1..k is the same either way.
 */
 #include "engine.h"
@@ -16,7 +16,7 @@ typedef struct task {
   cyb_engine *engine;
   cyb_job **jobs; /* [n] */
   uint32_t n, k;
-  uint32_t tiles, ranges; /* the vocabulary is cut into `ranges` runs of tiles, one work item a run and 16 jobs */
+  uint32_t tiles, groups; /* one work item a tile and group of 16 jobs, tile by tile */
   atomic_uint next;
 } task;
 
@@ -70,11 +70,11 @@ static void accumulate(const task *t, cyb_job **jobs, uint32_t n, const cyb_acti
              panels * CYB_PANEL_ROWS * sizeof *sums);
 }
 
-static void do_item(const task *t, uint32_t item, float *scratch) {
+static void do_item(const task *t, uint32_t item, cyb_best *best, float *scratch) {
   cyb_engine *engine = t->engine;
   const cyb_model *model = &engine->model;
   const cyb_tape *tape = &engine->tape;
-  uint32_t first_job = item / t->ranges * ROWS, range = item % t->ranges;
+  uint32_t first_job = item % t->groups * ROWS, tile = item / t->groups;
   uint32_t n = t->n - first_job < ROWS ? t->n - first_job : ROWS;
   cyb_job **jobs = t->jobs + first_job;
   uint32_t width = tape->width, groups = width / CYB_QUANT_GROUP, end = model->width[t->k - 1];
@@ -89,44 +89,40 @@ static void do_item(const task *t, uint32_t item, float *scratch) {
     memcpy(scale + (size_t)r * groups, tape->final_scale + (size_t)slot * groups, end / CYB_QUANT_GROUP * sizeof *scale);
     float mean = tape->squares[(size_t)(2 * model->layers) * tape->slots + slot] / (float)end;
     factor[r] = model->tau[t->k - 1] * (1.0f / sqrtf(mean + model->epsilon));
-    cyb_best_clear(&engine->partial_best[(size_t)(first_job + r) * t->ranges + range]);
   }
   cyb_activations input = {x, q, scale, width, width, groups};
-  for (uint32_t tile = t->tiles * range / t->ranges; tile < t->tiles * (range + 1) / t->ranges; tile++) {
-    uint32_t first = tile * TILE, rows = model->vocabulary - first < TILE ? model->vocabulary - first : TILE;
-    accumulate(t, jobs, n, &input, first, rows, sums);
-    for (uint32_t r = 0; r < n; r++) {
-      float *logits = sums + (size_t)r * TILE;
-      engine->kernels->logits(logits, factor[r], model->beta[t->k - 1], model->log_focus + first, rows, logits);
-      float *stats = engine->tile_stats + ((size_t)(first_job + r) * t->tiles + tile) * 2;
-      engine->kernels->tile_softmax(logits, rows, &stats[0], &stats[1]);
-      cyb_best_offer(&engine->partial_best[(size_t)(first_job + r) * t->ranges + range], logits, first, rows);
-      if (jobs[r]->logits)
-        memcpy(jobs[r]->logits + first, logits, rows * sizeof *logits);
-    }
+  uint32_t first = tile * TILE, rows = model->vocabulary - first < TILE ? model->vocabulary - first : TILE;
+  accumulate(t, jobs, n, &input, first, rows, sums);
+  for (uint32_t r = 0; r < n; r++) {
+    float *logits = sums + (size_t)r * TILE;
+    engine->kernels->logits(logits, factor[r], model->beta[t->k - 1], model->log_focus + first, rows, logits);
+    float *stats = engine->tile_stats + ((size_t)(first_job + r) * t->tiles + tile) * 2;
+    engine->kernels->tile_softmax(logits, rows, &stats[0], &stats[1]);
+    cyb_best_offer(&best[first_job + r], logits, first, rows);
+    if (jobs[r]->logits)
+      memcpy(jobs[r]->logits + first, logits, rows * sizeof *logits);
   }
 }
 
 static void work(void *argument, uint32_t worker, uint32_t workers) {
   task *t = argument;
   (void)workers;
-  uint32_t items = (t->n + ROWS - 1) / ROWS * t->ranges;
-  for (uint32_t item; (item = atomic_fetch_add(&t->next, 1)) < items;)
-    do_item(t, item, t->engine->scratch + worker * t->engine->scratch_floats);
+  cyb_best *best = t->engine->partial_best + (size_t)worker * t->engine->decode_capacity;
+  for (uint32_t r = 0; r < t->n; r++)
+    cyb_best_clear(&best[r]);
+  for (uint32_t item; (item = atomic_fetch_add(&t->next, 1)) < t->groups * t->tiles;)
+    do_item(t, item, best, t->engine->scratch + worker * t->engine->scratch_floats);
 }
 
 void cyb_output(cyb_engine *engine, cyb_job **jobs, uint32_t n, uint32_t k) {
   if (n == 0)
     return;
   const cyb_model *model = &engine->model;
-  uint32_t workers = cyb_threads_count(engine->threads), groups = (n + ROWS - 1) / ROWS;
+  uint32_t workers = cyb_threads_count(engine->threads);
   task t = {.engine = engine, .jobs = jobs, .n = n, .k = k};
   t.tiles = (model->vocabulary + TILE - 1) / TILE;
-  t.ranges = groups >= 2 * workers ? 1 : 2 * workers;
-  if (t.ranges > t.tiles)
-    t.ranges = t.tiles;
-  if (t.ranges > engine->max_ranges)
-    t.ranges = engine->max_ranges;
+  t.groups = (n + ROWS - 1) / ROWS;
+  double started = cyb_seconds();
   atomic_init(&t.next, 0);
   cyb_threads_run(engine->threads, work, &t);
   cyb_counters *counters = &engine->counters;
@@ -141,8 +137,8 @@ void cyb_output(cyb_engine *engine, cyb_job **jobs, uint32_t n, uint32_t k) {
       job->maximum = maximum;
     }
     cyb_best_clear(&job->best);
-    for (uint32_t range = 0; range < t.ranges; range++) {
-      const cyb_best *part = &engine->partial_best[(size_t)r * t.ranges + range];
+    for (uint32_t worker = 0; worker < workers; worker++) {
+      const cyb_best *part = &engine->partial_best[(size_t)worker * engine->decode_capacity + r];
       for (uint32_t i = 0; i < part->n; i++)
         cyb_best_offer(&job->best, &part->logit[i], part->id[i], 1);
     }
@@ -161,4 +157,5 @@ void cyb_output(cyb_engine *engine, cyb_job **jobs, uint32_t n, uint32_t k) {
     counters->weight_bytes[j - 1] += engine->table_bytes[j - 1];
   for (uint32_t r = 0; r < n; r++)
     jobs[r]->level = k;
+  counters->seconds_by_level[k - 1] += cyb_seconds() - started;
 }

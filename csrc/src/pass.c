@@ -4,9 +4,7 @@
 
 enum { P = CYB_PAGE_POSITIONS };
 
-static int add_row(cyb_engine *engine, cyb_sequence *sequence, uint32_t position, uint32_t level, uint32_t write_from) {
-  if (engine->fill_count == engine->fill_capacity)
-    return 0;
+static void add_row(cyb_engine *engine, cyb_sequence *sequence, uint32_t position, uint32_t level, uint32_t write_from) {
   const cyb_chunk *chunk = &engine->chunks.items[sequence->chunks[position / P]];
   cyb_row *row = &engine->fill[engine->fill_count];
   row->sequence = sequence;
@@ -16,7 +14,10 @@ static int add_row(cyb_engine *engine, cyb_sequence *sequence, uint32_t position
   row->level = (uint8_t)level;
   row->write_from = (uint8_t)write_from;
   engine->fill_count++;
-  return 1;
+}
+
+static int rows_full(const cyb_engine *engine) {
+  return engine->fill_count == engine->fill_capacity || engine->fill_count == engine->fills_left;
 }
 
 /* Canonical KV of blocks 1..level for positions before `position`. */
@@ -30,7 +31,7 @@ static int gather_canonical(cyb_engine *engine, cyb_sequence *sequence, uint32_t
       uint32_t from = level;
       while (from > 1 && chunk->planned[from - 2] <= offset)
         from--;
-      if (engine->fill_count == engine->fill_capacity)
+      if (rows_full(engine))
         return CYB_GATHER_ROWS_FULL;
       if (!cyb_chunk_allocate(chunks, id, engine->slot_end[from - 1], engine->slot_end[level]))
         return CYB_GATHER_POOL_FULL;
@@ -79,7 +80,7 @@ static int gather_private(cyb_engine *engine, cyb_sequence *sequence, uint32_t p
     uint32_t have = sequence->have[q] ? sequence->have[q] : 1;
     if (want <= have)
       continue;
-    if (engine->fill_count == engine->fill_capacity)
+    if (rows_full(engine))
       return CYB_GATHER_ROWS_FULL;
     if (!cyb_sequence_overlay(sequence, chunks, q / P, engine->slot_end[have], engine->slot_end[want]))
       return CYB_GATHER_POOL_FULL;
@@ -104,13 +105,14 @@ int cyb_plan_decode(cyb_engine *engine, cyb_sequence *sequence, uint32_t positio
   uint32_t from = top + 1;
   while (from > 1 && chunk->planned[from - 2] <= offset)
     from--;
+  uint32_t have = sequence->have[position] ? sequence->have[position] : 1;
+  if (top < level && have < level &&
+      !cyb_sequence_overlay(sequence, chunks, position / P, engine->slot_end[have], engine->slot_end[level]))
+    return 0;
   if (from <= top && !cyb_chunk_allocate(chunks, id, engine->slot_end[from - 1], engine->slot_end[top]))
     return 0;
   if (top < level) {
-    uint32_t have = sequence->have[position] ? sequence->have[position] : 1;
     if (have < level) {
-      if (!cyb_sequence_overlay(sequence, chunks, position / P, engine->slot_end[have], engine->slot_end[level]))
-        return 0;
       if (from > top)
         from = have + 1;
       sequence->have[position] = (uint8_t)level;
@@ -121,33 +123,11 @@ int cyb_plan_decode(cyb_engine *engine, cyb_sequence *sequence, uint32_t positio
   } else if (sequence->inherit != CYB_INHERIT_BACKFILL && sequence->depth[position] == 0) {
     sequence->depth[position] = 1;
   }
-  for (uint32_t k = 1; k <= top; k++)
+  for (uint32_t k = 1; k <= top && k <= CYB_LEVELS_MAX; k++)
     if (chunk->planned[k - 1] <= offset)
       chunk->planned[k - 1] = (uint8_t)(offset + 1);
   *write_from = (uint8_t)from;
   return 1;
-}
-
-/* KV bytes that block k of these rows reads: each chunk once a pass, however many rows read it from cache. */
-static void count_kv(cyb_engine *engine, const cyb_row *const *rows, uint32_t n, uint32_t k) {
-  cyb_chunks *chunks = &engine->chunks;
-  uint64_t position_bytes = (uint64_t)(engine->slot_end[k] - engine->slot_end[k - 1]) * engine->pool.page_bytes / P;
-  engine->stamp++;
-  for (uint32_t r = 0; r < n; r++) {
-    const cyb_sequence *sequence = rows[r]->sequence;
-    int is_private = sequence->inherit != CYB_INHERIT_BACKFILL && k > 1;
-    for (uint32_t i = is_private ? sequence->shared : 0; i <= rows[r]->position / P; i++) {
-      cyb_chunk *chunk = &chunks->items[sequence->chunks[i]];
-      if (chunk->stamp == engine->stamp)
-        continue;
-      chunk->stamp = engine->stamp;
-      uint64_t bytes = position_bytes * chunk->count;
-      if (chunk->references > 1 || chunk->layer <= CYB_LAYER_GROUP)
-        engine->counters.kv_bytes_shared += bytes;
-      else
-        engine->counters.kv_bytes_personal += bytes;
-    }
-  }
 }
 
 static uint32_t attended(const cyb_engine *engine, const cyb_row *row, uint32_t k) {
@@ -162,6 +142,31 @@ static uint32_t attended(const cyb_engine *engine, const cyb_row *row, uint32_t 
       n += upto < chunk->count ? upto : chunk->count;
   }
   return n;
+}
+
+/* KV bytes that block k of these rows reads: each chunk once a pass, however many rows read it from cache; private KV a row. */
+static void count_kv(cyb_engine *engine, const cyb_row *const *rows, uint32_t n, uint32_t k) {
+  cyb_chunks *chunks = &engine->chunks;
+  uint64_t position_bytes = (uint64_t)(engine->slot_end[k] - engine->slot_end[k - 1]) * engine->pool.page_bytes / P;
+  engine->stamp++;
+  for (uint32_t r = 0; r < n; r++) {
+    const cyb_sequence *sequence = rows[r]->sequence;
+    if (sequence->inherit != CYB_INHERIT_BACKFILL && k > 1) {
+      engine->counters.kv_bytes_personal += position_bytes * attended(engine, rows[r], k);
+      continue;
+    }
+    for (uint32_t i = 0; i <= rows[r]->position / P; i++) {
+      cyb_chunk *chunk = &chunks->items[sequence->chunks[i]];
+      if (chunk->stamp == engine->stamp)
+        continue;
+      chunk->stamp = engine->stamp;
+      uint64_t bytes = position_bytes * chunk->count;
+      if (chunk->references > 1 || chunk->layer <= CYB_LAYER_GROUP)
+        engine->counters.kv_bytes_shared += bytes;
+      else
+        engine->counters.kv_bytes_personal += bytes;
+    }
+  }
 }
 
 static void block_pass(cyb_engine *engine, const cyb_row *const *rows, uint32_t n, uint32_t k) {
@@ -179,11 +184,14 @@ static void block_pass(cyb_engine *engine, const cyb_row *const *rows, uint32_t 
   /* activations written and read back once a layer: residual, three quantised inputs and the gated units */
   counters->other_bytes += (uint64_t)n * model->layers * block * (4 + 3 * 2) * 2;
   count_kv(engine, rows, n, k);
+  double started = cyb_seconds();
   cyb_forward_block(engine, rows, n, k);
+  counters->seconds_by_level[k - 1] += cyb_seconds() - started;
 }
 
 void cyb_run_pass(cyb_engine *engine, cyb_row *decode, uint32_t n, uint32_t level, int from_start) {
-  const cyb_row *rows[engine->fill_count + n + 1];
+  const cyb_row **rows = engine->pass_rows;
+  uint32_t filled[CYB_LEVELS_MAX] = {0};
   uint32_t deepest = n ? level : 0;
   for (uint32_t r = 0; r < engine->fill_count; r++)
     if (engine->fill[r].level > deepest)
@@ -205,13 +213,23 @@ void cyb_run_pass(cyb_engine *engine, cyb_row *decode, uint32_t n, uint32_t leve
     int canonical = row->sequence->inherit == CYB_INHERIT_BACKFILL;
     uint32_t top = r < engine->fill_count ? row->level : level;
     for (uint32_t k = 1; k <= top; k++) {
-      if (k > 1 && r < engine->fill_count && k >= row->write_from)
-        engine->counters.filled[k - 1]++;
+      if (k > 1 && r < engine->fill_count && k >= row->write_from && row->write_from > 1)
+        filled[k - 1]++; /* a hole; a prompt that is computed deep at once had none */
       if ((canonical || k == 1) && chunk->filled[k - 1] <= row->position % P)
         chunk->filled[k - 1] = (uint8_t)(row->position % P + 1);
       if (chunk->planned[k - 1] < chunk->filled[k - 1])
         chunk->planned[k - 1] = chunk->filled[k - 1];
     }
+    if (chunk->indexed && chunk->filled[top - 1] == chunk->count)
+      cyb_chunk_seal_pages(chunks, row->sequence->chunks[row->position / P]);
   }
+  for (uint32_t k = 2; k <= deepest; k++) {
+    engine->counters.filled[k - 1] += filled[k - 1];
+    if (filled[k - 1])
+      cyb_event_put(engine, CYB_EVENT_FILLED, CYB_NONE, k, filled[k - 1]);
+  }
+  engine->rows_run += engine->fill_count + n;
+  if (engine->fills_left != CYB_NONE)
+    engine->fills_left -= engine->fill_count;
   engine->fill_count = 0;
 }

@@ -26,7 +26,7 @@ enum { CYB_GATHER_DONE = 0, CYB_GATHER_ROWS_FULL = 1, CYB_GATHER_POOL_FULL = 2 }
 int cyb_gather(struct cyb_engine *engine, cyb_sequence *sequence, uint32_t position, uint32_t level, uint32_t base);
 /* Pages and plan of the decode row at `position` for blocks up to level; 0: pool full. */
 int cyb_plan_decode(struct cyb_engine *engine, cyb_sequence *sequence, uint32_t position, uint32_t level, uint8_t *write_from);
-/* Runs the fill rows gathered so far, blocks 1..their level, together with block `level` (blocks 1..level when from_start) of the decode
+/* Everything planned so far must be in one pass, since rows read each other's KV: runs the fill rows gathered so far, blocks 1..their level, together with block `level` (blocks 1..level when from_start) of the decode
 ** rows; marks what was written and counts. */
 void cyb_run_pass(struct cyb_engine *engine, cyb_row *decode, uint32_t n, uint32_t level, int from_start);
 #endif

@@ -12,12 +12,11 @@ typedef struct batch {
 static cyb_status check_request(const cyb_engine *engine, const cyb_score_request *q) {
   if (q->queries && (!q->offsets || !q->tokens || !q->policy || !q->context))
     return cyb_fail(CYB_INVALID_ARGUMENT, "queries need contexts, offsets, tokens and a policy");
+  if ((q->targets && !q->target_offsets) || (q->filter && !q->filter_offsets))
+    return cyb_fail(CYB_INVALID_ARGUMENT, "targets and filters need their offsets");
   cyb_status status = q->queries ? cyb_policy_check(engine, q->policy) : CYB_OK;
   if (status != CYB_OK)
     return status;
-  if (q->queries && q->policy->inherit != CYB_INHERIT_BACKFILL && q->policy->inherit != CYB_INHERIT_ZEROS &&
-      q->policy->inherit != CYB_INHERIT_WINDOW)
-    return cyb_fail(CYB_INVALID_ARGUMENT, "the inheritance policy is not known");
   for (uint32_t i = 0; i < q->queries; i++) {
     if (q->offsets[i + 1] < q->offsets[i] || q->offsets[i + 1] - q->offsets[i] <= q->personal)
       return cyb_fail(CYB_INVALID_ARGUMENT, "query %u has no token behind its personal layer", i);
@@ -162,6 +161,7 @@ cyb_status cyb_score(cyb_engine *engine, const cyb_score_request *q, cyb_score_r
   for (uint32_t i = 0; i < most; i++)
     cyb_sequence_init(&sequences[i], engine->next_serial++ & ~CYB_OWNER_OVERLAY);
   uint32_t size = most;
+  engine->fills_left = CYB_NONE;
   for (uint32_t first = 0; first < q->queries && status == CYB_OK;) {
     uint32_t n = q->queries - first < size ? q->queries - first : size;
     for (uint32_t r = 0; r < n && status == CYB_OK; r++) {

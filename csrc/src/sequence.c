@@ -162,9 +162,7 @@ void cyb_sequence_seal(cyb_sequence *sequence, cyb_chunks *chunks) {
   for (uint32_t i = sequence->count; i-- > sequence->shared;) {
     uint32_t id = sequence->chunks[i];
     cyb_chunk *chunk = &chunks->items[id];
-    if (chunk->indexed)
-      break; /* every chunk before an indexed one is sealed too */
-    if (!chunk->closed || chunk->filled[0] != chunk->count)
+    if (chunk->indexed || !chunk->closed || chunk->filled[0] != chunk->count)
       continue;
     uint32_t equal = cyb_chunk_find(chunks, chunk->parent, chunk->tokens, chunk->count);
     if (equal == CYB_NONE) {
@@ -178,7 +176,8 @@ void cyb_sequence_seal(cyb_sequence *sequence, cyb_chunks *chunks) {
 }
 
 void cyb_sequence_release_pages(cyb_sequence *sequence, cyb_chunks *chunks) {
-  cyb_sequence_drop_overlay(sequence, chunks);
+  if (sequence->inherit != CYB_INHERIT_WINDOW)
+    cyb_sequence_drop_overlay(sequence, chunks);
   for (uint32_t i = sequence->shared; i < sequence->count; i++)
     if (chunks->items[sequence->chunks[i]].references == 1)
       cyb_chunk_drop_pages(chunks, sequence->chunks[i]);

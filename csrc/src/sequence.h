@@ -41,7 +41,8 @@ void cyb_sequence_set_inherit(cyb_sequence *sequence, cyb_chunks *chunks, int32_
 /* Indexes chunks that became sealed; where an equal one exists, maps that and drops its own. */
 void cyb_sequence_seal(cyb_sequence *sequence, cyb_chunks *chunks);
 void cyb_sequence_drop_overlay(cyb_sequence *sequence, cyb_chunks *chunks);
-/* Frees the pages of chunks nobody else holds and of the overlay; tokens stay, so the next gather computes them again. */
+/* Frees the pages of chunks nobody else holds and of the overlay; tokens stay, so the next gather computes them again. The overlay of a
+** window stays: what was filled when cannot be computed again. */
 void cyb_sequence_release_pages(cyb_sequence *sequence, cyb_chunks *chunks);
 /* Overlay pages of slots [begin, end) of chunk number i; 0: pool full, nothing taken. */
 int cyb_sequence_overlay(cyb_sequence *sequence, cyb_chunks *chunks, uint32_t i, uint32_t begin, uint32_t end);

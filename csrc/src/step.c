@@ -1,15 +1,7 @@
 /* step.c - one tick: every running agent gets one token, in batches that share their passes. */
-#define _DEFAULT_SOURCE
 #include "engine.h"
 #include "step.h"
 #include <string.h>
-#include <time.h>
-
-static double now(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 static int runs(const cyb_slot *slot) {
   return slot->state == CYB_AGENT_RUNNING || slot->state == CYB_AGENT_PREEMPTED;
@@ -100,15 +92,17 @@ static void refuse(cyb_engine *engine, uint32_t a) {
 }
 
 cyb_status cyb_step(cyb_engine *engine, cyb_step_report *report) {
-  double started = now();
+  double started = cyb_seconds();
   uint64_t preempted = engine->counters.preemptions;
+  uint64_t rows_before = engine->rows_run;
   uint32_t rows = 0, refused = 0, produced = 0, limit = engine->decode_capacity;
   memset(report, 0, sizeof *report);
   if (!engine->tick_open)
     open_tick(engine);
   uint32_t bound = engine->config.step_rows;
   int complete = 0;
-  while (!complete && (bound == 0 || rows < bound)) {
+  engine->fills_left = bound ? bound : CYB_NONE;
+  while (!complete && (bound == 0 || rows < bound) && engine->fills_left > 0) {
     uint32_t n = 0, room = bound && bound - rows < limit ? bound - rows : limit;
     complete = 1;
     for (uint32_t a = 0; a < engine->config.agents; a++) {
@@ -123,7 +117,7 @@ cyb_status cyb_step(cyb_engine *engine, cyb_step_report *report) {
     }
     if (n == 0)
       break;
-    uint32_t answered = cyb_run_jobs(engine, engine->jobs, n);
+    uint32_t answered = cyb_run_jobs(engine, engine->jobs, n), no_room = 0;
     for (uint32_t r = 0; r < n; r++) {
       cyb_slot *agent = &engine->agents[engine->jobs[r].owner];
       agent->busy = 0;
@@ -132,13 +126,14 @@ cyb_status cyb_step(cyb_engine *engine, cyb_step_report *report) {
         cyb_sequence_seal(&agent->sequence, &engine->chunks);
       } else {
         complete = 0;
+        no_room += engine->jobs[r].dropped == CYB_JOB_NO_ROOM;
       }
     }
     cyb_contexts_seal(engine);
     rows += n;
     produced += answered;
     /* nothing fits: a smaller batch needs fewer pages, down to one agent alone */
-    if (answered == 0) {
+    if (answered == 0 && no_room) {
       if (n == 1) {
         refuse(engine, engine->jobs[0].owner);
         refused++;
@@ -157,9 +152,9 @@ cyb_status cyb_step(cyb_engine *engine, cyb_step_report *report) {
   report->tick_complete = (uint32_t)complete;
   report->tick = engine->tick;
   report->generated = total;
-  report->rows = rows;
+  report->rows = (uint32_t)(engine->rows_run - rows_before);
   report->preempted = (uint32_t)(engine->counters.preemptions - preempted);
-  report->seconds = now() - started;
+  report->seconds = cyb_seconds() - started;
   return refused && produced == 0 && total == 0 ? CYB_POOL_FULL : CYB_OK;
 }
 

@@ -6,9 +6,10 @@
 int main(void) {
   cyb_pool pool;
   cyb_chunks chunks;
+  static const uint32_t slot_end[4] = {0, 1, 2, 4};
   uint8_t family[32] = {7};
   uint32_t held[64], count = 0, failures = 0;
-  if (cyb_pool_create(&pool, 200, 256) != CYB_OK || cyb_chunks_create(&chunks, &pool, 4, family) != CYB_OK)
+  if (cyb_pool_create(&pool, 200, 256) != CYB_OK || cyb_chunks_create(&chunks, &pool, 3, slot_end, family) != CYB_OK)
     return 1;
   for (uint64_t step = 0; step < 20000; step++) {
     uint64_t draw = cyb_random_u64(1, 2, step);
@@ -23,8 +24,9 @@ int main(void) {
         while (chunk->count < CYB_PAGE_POSITIONS)
           chunk->tokens[chunk->count++] = (uint32_t)(draw >> 8) % 11;
         cyb_chunk_close(&chunks, id);
-        if (cyb_chunk_allocate(&chunks, id, 0, 1 + draw % 4)) {
-          chunk->filled[0] = chunk->count;
+        if (cyb_chunk_allocate(&chunks, id, 0, slot_end[1 + draw % 3])) {
+          for (uint32_t k = 0; k <= draw % 3; k++)
+            chunk->filled[k] = chunk->planned[k] = chunk->count;
           if (cyb_chunk_find(&chunks, chunk->parent, chunk->tokens, chunk->count) == CYB_NONE)
             cyb_chunk_index(&chunks, id);
         }
