@@ -66,35 +66,39 @@ def blocks_of(model: Model) -> list[tuple[int, int]]:
 
 @dataclass(frozen=True)
 class Expected:
-    """What the reference holds of one agent: ``kv`` f16 bits (layers, 2, n, D_K), ``positions`` (n,), ``levels`` (n,) computed at."""
+    """What the reference holds of one agent: ``kv`` f16 bits (layers, 2, n, D_level), ``positions`` (n,), ``levels`` (n,) computed at."""
 
+    level: int
     kv: NDArray[np.uint16]
     positions: NDArray[np.uint32]
     levels: NDArray[np.int64]
 
 
-def expected_kv(swarm: Swarm, indices: Sequence[int], zeros: bool = False) -> list[Expected]:
-    """The reference on the sequences of some agents, at the deepest level; under ``zeros`` with holes where they were shallow."""
+def expected_kv(swarm: Swarm, indices: Sequence[int], zeros: bool = False, level: int = 0) -> list[Expected]:
+    """The reference on the sequences of some agents, at ``level``, 0: the deepest that each reached; under ``zeros`` with holes where it
+    was shallow."""
     model = swarm.model
     every = np.arange(1, model.levels + 1)
 
     def one(sequence: Sequenced) -> Expected:
         tokens, positions, levels = sequence
         holes = (levels[:, None] < every[None, :]).astype(np.uint8) if zeros else None
-        kv, _ = reference_forward(model.native, model.levels, tokens, positions, holes, zeros_rule=zeros, want_logits=False)
+        reached = level or int(levels.max())
+        kv, _ = reference_forward(model.native, reached, tokens, positions, holes, zeros_rule=zeros, want_logits=False)
         assert kv is not None
-        return Expected(kv, positions, levels)
+        return Expected(reached, kv, positions, levels)
 
     sequences = [swarm.sequence(index) for index in indices]  # one thread at a time may ask an engine
     return list(in_parallel(one, sequences))
 
 
-def compare_kv(swarm: Swarm, index: int, expected: Expected, rows: Sequence[int], deepest: int) -> tuple[list[str], int, int]:
-    """What differs between the KV an agent holds of blocks 1..deepest and the reference's; rows compared, and how many above block 1."""
+def compare_kv(swarm: Swarm, index: int, expected: Expected, rows: Sequence[int], deepest: int = 0) -> tuple[list[str], int, int]:
+    """What differs between the KV an agent holds of blocks 1..deepest (0: all that are expected) and the reference's; rows compared, and
+    how many of them above block 1."""
     wrong, compared, deep = [], 0, 0
     for row in rows:
         position = int(expected.positions[row])
-        for block, (begin, end) in enumerate(blocks_of(swarm.model)[:deepest], 1):
+        for block, (begin, end) in enumerate(blocks_of(swarm.model)[: deepest or expected.level], 1):
             held = swarm.engine.agent_kv(swarm.slots[index], position, block)
             if held is None:
                 continue

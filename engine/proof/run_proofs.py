@@ -15,6 +15,7 @@ from engine.proof.proof import Proof, compare_kv, expected_kv
 from engine.proof.sequences import AGENTS, NO_ID, Case, Stream, Swarm, random_case
 
 INHERITANCES = ("backfill", "backfill", "zeros", "window:3")
+SMALL_POOL = 14  # chunks at the deepest level
 ANCHORED = 4  # agents of a swarm whose KV is compared with the reference as well
 Variation = Callable[[Model, Case], list[Stream]]
 
@@ -32,10 +33,14 @@ def _configured(**changes: int) -> Variation:
     return run
 
 
+def small_pool_pages(model: Model, case: Case) -> int:
+    """Base pages for the shared layers and a few agents of a case."""
+    return case.config.pages if case.policy.inherit == "window" else SMALL_POOL * model.widths[-1] // model.widths[0]
+
+
 def _small_pool(model: Model, case: Case) -> list[Stream]:
-    """Not everybody fits: agents are preempted and come back."""
-    per_chunk = model.widths[-1] // model.widths[0]
-    with Swarm(model, case, replace(case.config, pages=per_chunk * 40)) as swarm:
+    """Not everybody fits: agents are preempted and come back (under a window nobody can be, so everybody must fit)."""
+    with Swarm(model, case, replace(case.config, pages=small_pool_pages(model, case))) as swarm:
         return _streams(swarm.run())
 
 
@@ -109,7 +114,7 @@ def _prove_invariance(claim: str, model: Model, seed: int, cases: int, variation
             expected = _streams(swarm.run())
             anchors = range(min(ANCHORED, len(case.walks))) if case.policy.inherit == "backfill" else range(0)
             for index, wanted in zip(anchors, expected_kv(swarm, anchors), strict=True):
-                wrong, compared, _ = compare_kv(swarm, index, wanted, range(len(wanted.positions)), model.levels)
+                wrong, compared, _ = compare_kv(swarm, index, wanted, range(len(wanted.positions)))
                 proof.check(wrong, compared, seed, AGENTS)
         for offset in range(each):
             name = names[(seed * each + offset) % len(names)]

@@ -42,7 +42,7 @@ class Case:
 
 
 def random_case(model: Model, seed: int, agents: int = AGENTS, ticks: int = 3, inherit: Sequence[str] = ("backfill",)) -> Case:
-    """Mostly short sequences, some that fill several chunks; thresholds so low that some tokens stop at every level."""
+    """Mostly short sequences, some that fill several chunks; thresholds such that some tokens stop at every level."""
     random = np.random.default_rng([seed, 0x50524F46])
     vocabulary = len(model.vocabulary)
 
@@ -50,10 +50,11 @@ def random_case(model: Model, seed: int, agents: int = AGENTS, ticks: int = 3, i
         high = rarely if random.random() < 0.1 else most
         return tuple(int(t) for t in random.integers(0, vocabulary, random.integers(1, high + 1)))
 
+    highest = float(random.choice([0.1, 0.4, 0.9]))
     policy = replace(
         default_policy(model.levels),
         rule=str(random.choice(["top", "margin"])),
-        thresholds=tuple(float(t) for t in random.uniform(0.02, 0.4, model.levels - 1)),
+        thresholds=tuple(float(t) for t in random.uniform(0.02, highest, model.levels - 1)),
         temperature=float(random.choice([0.0, 0.7, 1.0])),
     ).with_inherit(str(random.choice(list(inherit))))
     per_chunk = model.widths[-1] // model.widths[0]
