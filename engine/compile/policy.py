@@ -1,16 +1,14 @@
-"""Depth policies measured on held-out links, and the calibrated ``gain`` rule fitted on them (design §6).
+"""Depth policies measured on held-out links, and the calibrated ``gain`` rule stored with what it costs (design §6).
 
-The gain rule predicts, from what a level's own distribution shows, how much reciprocal rank the deepest level would add. It is linear in
-the six features of ``cyb.h`` plus a bias a semcon, fitted by ridge regression with the semcons shrunk towards nothing. Thresholds are
-chosen on predictions of folds that did not see the query, at the least cost that keeps the mean reciprocal rank within ``TOLERANCE`` of
-the deepest level.
+``python -m engine.compile.policy F.cyb`` fits and measures on the file's validation links and writes both into the file.
 """
 
 from __future__ import annotations
 
+import argparse
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,86 +16,53 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.compile.export import rewrite
+from engine.compile.gain import Floats, GainRule, Samples, fit_gain
+from engine.errors import UserError
 from engine.evaluate.link_prediction import Evaluator, Outcome, metrics
 from engine.evaluate.queries import QuerySet, queries_from_links
 from engine.model.context import CONTROL_TOKENS
 from engine.model.model import Model
 from engine.model.policy import Policy, default_policy
 
-TOLERANCE = 0.001
-FOLDS = 5
-FEATURES = 6
+Progress = Callable[[str, float], None]
+INHERITANCES = ("backfill", "zeros", "window:16")
+PROBABILITIES = ((0.9, 0.85), (0.5, 0.5), (0.25, 0.25))
 
 
-@dataclass(frozen=True)
-class GainRule:
-    """``weights`` (levels-1, 6), ``bias`` (levels-1, semcons+controls), thresholds one a level but the deepest."""
-
-    weights: NDArray[np.float32]
-    bias: NDArray[np.float32]
-    thresholds: tuple[float, ...]
-
-
-def _design(features: NDArray[np.float64], semcons: NDArray[np.int64], count: int) -> NDArray[np.float64]:
-    one_hot = np.zeros((len(features), count))
-    one_hot[np.arange(len(features)), semcons] = 1
-    return np.concatenate([features, one_hot], axis=1)
+def validation_queries(model: Model, links: NDArray[np.int64] | None = None) -> QuerySet:
+    """Both readings of ``links`` (n, 3), else of the file's validation links; filtered by every link the file holds."""
+    chosen = model.valid if links is None else links
+    if len(chosen) == 0:
+        raise UserError(f"{model.path}: it holds no validation links to measure policies on; name some with --valid")
+    return queries_from_links(model, chosen, [model.graph.links, model.hidden, model.valid])
 
 
-def _ridge(
-    design: NDArray[np.float64],
-    target: NDArray[np.float64],
-    scale: NDArray[np.float64],
-    strength: float,
-    semcon_strength: float,
-) -> NDArray[np.float64]:
-    """Coefficients; the constant is not shrunk, features by their scale, semcons by ``semcon_strength`` queries each."""
-    penalty = np.concatenate([[0.0], strength * scale[1:] ** 2, np.full(design.shape[1] - FEATURES, semcon_strength)])
-    return np.asarray(np.linalg.solve(design.T @ design + np.diag(penalty + 1e-9), design.T @ target), np.float64)
+def gather_samples(evaluator: Evaluator, queries: QuerySet, pinned: list[Outcome], progress: Progress | None = None) -> Samples:
+    """What the gain rule is fitted on: features of every level, and what it costs to escalate to each."""
+    levels = evaluator.model.levels
+    through = replace(default_policy(levels), thresholds=(2.0,) * (levels - 1))  # no probability exceeds 2: always deeper
+    deepest = max(pinned[-1].multiply_adds, 1)
+    costs = [pinned[0].multiply_adds / deepest]
+    features = np.zeros((len(queries.sources), levels, 6), np.float32)
+    for level in range(2, levels + 1):
+        outcome = evaluator.run(queries, replace(through, depth_max=level), level == levels, progress, f"to level {level}")
+        costs.append(outcome.multiply_adds / deepest)
+        if outcome.features is not None:
+            features = outcome.features
+    links = np.arange(len(queries.sources)) % (len(queries.sources) // 2)  # a reading and its inverse stand half the set apart
+    reciprocal: Floats = np.stack([1 / outcome.ranks for outcome in pinned])
+    return Samples(features, reciprocal, queries.semcons, links, np.array(costs))
 
 
-def fit_gain(
-    features: NDArray[np.float32],
-    reciprocal: NDArray[np.float64],
-    semcons: NDArray[np.int64],
-    semcon_count: int,
-    level_costs: Sequence[float],
-    seed: int = 0,
-) -> GainRule:
-    """Fits the rule. ``features`` (queries, levels, 6), ``reciprocal`` (levels, queries) ranks by pinned level, ``level_costs`` what
-    answering at each level costs, relative to the deepest."""
-    levels, queries = reciprocal.shape
-    fold = np.random.default_rng(seed).permutation(queries) % FOLDS
-    predicted = np.zeros((levels - 1, queries))
-    weights = np.zeros((levels - 1, FEATURES), np.float32)
-    bias = np.zeros((levels - 1, semcon_count + len(CONTROL_TOKENS)), np.float32)
-    for level in range(levels - 1):
-        design = _design(features[:, level].astype(np.float64), semcons, semcon_count)
-        target = reciprocal[-1] - reciprocal[level]
-        scale = np.maximum(design[:, :FEATURES].std(axis=0), 1e-6)
-        for each in range(FOLDS):
-            out = fold == each
-            coefficients = _ridge(design[~out], target[~out], scale, 0.02 * queries, 40.0)
-            predicted[level, out] = design[out] @ coefficients
-        coefficients = _ridge(design, target, scale, 0.02 * queries, 40.0)
-        weights[level] = coefficients[:FEATURES]
-        bias[level, :semcon_count] = coefficients[FEATURES:]
-    return GainRule(weights, bias, _thresholds(predicted, reciprocal, np.asarray(level_costs, np.float64)))
-
-
-def _thresholds(predicted: NDArray[np.float64], reciprocal: NDArray[np.float64], costs: NDArray[np.float64]) -> tuple[float, ...]:
-    """The cheapest thresholds, a grid of quantiles a level, that keep the mean reciprocal rank within TOLERANCE of the deepest."""
-    levels = len(reciprocal)
-    goal = reciprocal[-1].mean() - TOLERANCE
-    grids = [np.quantile(predicted[level], np.linspace(0.02, 0.98, 49 if levels <= 3 else 9)) for level in range(levels - 1)]
-    best: tuple[float, tuple[float, ...]] = (np.inf, tuple(-1.0 for _ in range(levels - 1)))
-    for choice in np.stack(np.meshgrid(*grids, indexing="ij"), axis=-1).reshape(-1, levels - 1):
-        stopped = predicted <= choice[:, None]
-        depth = np.where(stopped.any(axis=0), stopped.argmax(axis=0), levels - 1)
-        cost = costs[depth].mean()
-        if cost < best[0] and reciprocal[depth, np.arange(len(depth))].mean() >= goal:
-            best = (float(cost), tuple(float(v) for v in choice))
-    return best[1]
+def dynamic_candidates(model: Model) -> list[Policy]:
+    """Rules and inheritances that the curve shows beside the pinned levels, for a file that holds a gain rule."""
+    levels = model.levels
+    gain = model.policy.for_levels(levels)
+    policies = [gain.with_inherit(inherit) for inherit in INHERITANCES]
+    for first, other in PROBABILITIES:
+        thresholds = (first, *[other] * levels)[: levels - 1]
+        policies += [replace(default_policy(levels), rule=rule, thresholds=thresholds) for rule in ("top", "margin")]
+    return policies
 
 
 def _row(policy: Policy, outcome: Outcome, deepest: int, levels: int, level: int | None = None) -> dict[str, Any]:
@@ -115,38 +80,81 @@ def _row(policy: Policy, outcome: Outcome, deepest: int, levels: int, level: int
     return row
 
 
-def measure_and_store(path: Path, seed: int = 0) -> dict[str, Any]:
-    """Fits the gain rule on the file's validation links, measures policies and writes both into the file. Returns the policy."""
+def store_gain(path: Path, rule: GainRule) -> dict[str, Any]:
+    """Writes the rule into the file, as its stored policy with back-fill. Returns that policy, its curve still empty."""
+    controls = np.zeros((len(rule.bias), len(CONTROL_TOKENS)), np.float32)
+    stored: dict[str, Any] = {
+        "inherit": "backfill",
+        "rule": "gain",
+        "thresholds": list(rule.thresholds),
+        "estimate": {"loss": rule.loss, "loss_error": rule.loss_error, "cost": rule.cost, "price": rule.price},
+        "curve": [],
+    }
+    rewrite(path, stored, rule.weights, np.concatenate([rule.bias, controls], axis=1))
+    return stored
+
+
+def measure_and_store(
+    path: Path, seed: int = 0, links: NDArray[np.int64] | None = None, threads: int = 0, progress: Progress | None = None
+) -> dict[str, Any]:
+    """Fits the gain rule, measures the quality–cost curve and writes both into the file. Returns the stored policy.
+
+    ``links`` (n, 3) replaces the file's validation links. A model of one level gets a curve of one point. Raises UserError when there
+    are no validation links or the file cannot be written.
+    """
     model = Model.open(path)
-    queries: QuerySet = queries_from_links(model, model.valid, [model.graph.links, model.hidden])
-    levels = model.levels
-    everywhere = replace(default_policy(levels), thresholds=(2.0,) * (levels - 1))
-    with Evaluator(model) as evaluator:
-        pinned = [evaluator.run(queries, default_policy(levels).pinned(level)) for level in range(1, levels + 1)]
-        visited = evaluator.run(queries, everywhere, features=True)
+    queries, levels = validation_queries(model, links), model.levels
+    pinned_policies = [default_policy(levels).pinned(level) for level in range(1, levels + 1)]
+    with Evaluator(model, threads) as evaluator:
+        pinned = [
+            evaluator.run(queries, policy, progress=progress, title=f"level {level}") for level, policy in enumerate(pinned_policies, 1)
+        ]
+        samples = gather_samples(evaluator, queries, pinned, progress) if levels > 1 else None
     deepest = pinned[-1].multiply_adds
-    reciprocal = np.stack([1 / outcome.ranks for outcome in pinned])
-    assert visited.features is not None
-    path_costs = [outcome.multiply_adds / deepest for outcome in pinned]
-    rule = fit_gain(visited.features, reciprocal, queries.semcons, model.semcons, path_costs, seed)
-    stored = {"inherit": "backfill", "rule": "gain", "thresholds": list(rule.thresholds), "curve": []}
-    rewrite(path, stored, rule.weights, rule.bias)
-    model = Model.open(path)
-    curve = [_row(default_policy(levels).pinned(level), outcome, deepest, levels, level) for level, outcome in enumerate(pinned, 1)]
-    gain = model.policy.for_levels(levels)
-    tried = [gain, *(gain.with_inherit(inherit) for inherit in ("zeros", "window:16"))]
-    for thresholds in ((0.9, 0.85), (0.5, 0.5), (0.25, 0.25)):
-        values = (*thresholds, *[thresholds[-1]] * 6)[: levels - 1]
-        tried.append(replace(default_policy(levels), rule="top", thresholds=values))
-        tried.append(replace(default_policy(levels), rule="margin", thresholds=values))
-    with Evaluator(model) as evaluator:
-        curve += [_row(policy, evaluator.run(queries, policy), deepest, levels) for policy in tried]
+    curve = [
+        _row(policy, outcome, deepest, levels, level)
+        for level, (policy, outcome) in enumerate(zip(pinned_policies, pinned, strict=True), 1)
+    ]
+    stored: dict[str, Any] = dict(model.stored_policy)
+    if samples is not None:
+        stored = store_gain(path, fit_gain(samples, model.semcons, seed))
+        model = Model.open(path)
+        with Evaluator(model, threads) as evaluator:
+            for policy in dynamic_candidates(model):
+                title = f"{policy.rule} {policy.inherit_text}"
+                curve.append(_row(policy, evaluator.run(queries, policy, progress=progress, title=title), deepest, levels))
     stored["curve"] = curve
     rewrite(path, stored)
     return stored
 
 
+def main(arguments: list[str] | None = None) -> int:
+    """``python -m engine.compile.policy``; exit status 0, or 1 with a message."""
+    parser = argparse.ArgumentParser(prog="python -m engine.compile.policy", description=__doc__)
+    parser.add_argument("file", type=Path, help="model file, rewritten in place")
+    parser.add_argument("--valid", metavar="T", type=Path, help="links to measure on (default: the file's validation links)")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the cross-fitting (default: 0)")
+    parser.add_argument("--threads", type=int, default=0, help="worker threads (default: the cores there are)")
+    args = parser.parse_args(arguments)
+    try:
+        links = None
+        if args.valid is not None:
+            from engine.compile.pipeline import valid_links
+
+            links = valid_links(args.valid, Model.open(args.file).graph)
+        stored = measure_and_store(
+            args.file, args.seed, links, args.threads, lambda title, share: print(f"{title}: {share:.0%}", file=sys.stderr)
+        )
+    except UserError as error:
+        print(error.message, file=sys.stderr)
+        return 1
+    for row in stored["curve"]:
+        name = f"pinned {row['pinned']}" if "pinned" in row else f"{row['rule']} {row['thresholds']} {row['inherit']}"
+        print(f"{name:48} mrr {row['mrr']:.4f}  cost {row['cost']:.3f}  share {row['share']}")
+    if "estimate" in stored:
+        print("gain, cross-fitted: loses {loss:.4f} ± {loss_error:.4f} at {cost:.3f} of the arithmetic".format(**stored["estimate"]))
+    return 0
+
+
 if __name__ == "__main__":
-    for name in sys.argv[1:]:
-        for row in measure_and_store(Path(name))["curve"]:
-            print(row)
+    sys.exit(main())
