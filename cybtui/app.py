@@ -194,7 +194,11 @@ class Console(App[int]):
 
     def action_pane(self, number: int) -> None:
         """Focuses a pane by its number."""
-        self._main.show(ORDER[number - 1])
+        self.focus_pane(ORDER[number - 1])
+
+    def focus_pane(self, name: str) -> None:
+        """Focuses a pane and shows it."""
+        self._main.show(name)
 
     def on_keys_line_clicked(self, event: KeysLine.Clicked) -> None:
         self.action_do(event.action)

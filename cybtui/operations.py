@@ -197,6 +197,9 @@ def sort(console: Console) -> None:
 
 
 def _proposal(console: Console, decide: Callable[[int], c.Command]) -> None:
+    if console.focused_pane != "inbox":  # what is decided must be in view, and rest
+        console.focus_pane("inbox")
+        return console.note("once more decides on the selected proposal", "wait")
     one = console.view.selected_proposal()
     if one is None:
         return console.toast("no proposal is selected")

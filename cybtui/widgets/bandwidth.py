@@ -21,7 +21,7 @@ class BandwidthPane(Pane):
         lines: list[Line] = [
             [
                 (f"{b.savings:.1f}{times}", p.accent),
-                (f" less traffic than {agents:,} processes", p.text),
+                (f" less traffic than {agents:,} processes{' (model)' if width >= 48 else ''}", p.text),
             ]
         ]
         top = max(b.bytes_per_token, b.standard_bytes_per_token, b.batched_bytes_per_token, 1.0)
@@ -37,7 +37,9 @@ class BandwidthPane(Pane):
             lines.append([*line, (g.meter(value / top, bar), style), (f"  {note or 'measured'}", p.dim)])
         ratio = b.multiply_adds / max(1, b.always_deepest_multiply_adds)
         versus = p.good if b.savings_vs_batched >= 1 else p.warning
-        batched: Line = [(f"{b.savings_vs_batched:.2f}{times}", versus), (" against one batched server", p.text)]
+        less = b.savings_vs_batched >= 1
+        factor = b.savings_vs_batched if less else 1 / max(1e-9, b.savings_vs_batched)
+        batched: Line = [(f"{factor:.1f}{times}", versus), (f" {'less' if less else 'more'} traffic than one batched server", p.text)]
         arithmetic: Line = [(f"{ratio:.2f}", p.strong), (" of always-deepest arithmetic", p.text)]
         lines += [batched, arithmetic]
         if height >= 8:

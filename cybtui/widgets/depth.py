@@ -43,7 +43,30 @@ class DepthPane(Pane):
         if wide and height > levels + 8:
             lines.append([("MRR as compiled; cost 1 is the deepest", p.faint)])
         lines += self._rule(width)
-        return lines + self._histogram(snapshot, width, height - len(lines))
+        lines += self._histogram(snapshot, width, height - len(lines))
+        return lines + self._groups(snapshot, width, height - len(lines))
+
+    def _groups(self, snapshot: Snapshot, width: int, room: int) -> list[Line]:
+        if room < 4 or width < 60:
+            return []
+        p = self.view.palette
+        name = width - 58
+        title = (
+            fit("group", name)
+            + fit("agents", 7, right=True)
+            + "  "
+            + fit("rule", 8)
+            + fit("thresholds", 24)
+            + fit("holes", 10)
+            + fit("temp.", 7)
+        )
+        lines: list[Line] = [[], [(title, p.dim)]]
+        for group in snapshot.groups[: room - 2]:
+            values = " ".join(f"{value:.3g}" for value in group.thresholds)
+            line: Line = [(fit(group.name, name), p.text), (fit(f"{group.agents:,}", 7, right=True), p.text), ("  ", p.text)]
+            line += [(fit(group.rule, 8), p.text), (fit(values, 24), p.strong), (fit(group.inherit, 10), p.dim)]
+            lines.append([*line, (fit(f"{group.temperature:g}", 7), p.dim)])
+        return lines
 
     def _rule(self, width: int) -> list[Line]:
         p, group = self.view.palette, self.view.group()

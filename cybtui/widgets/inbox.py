@@ -18,6 +18,7 @@ class InboxPane(Pane):
     def __init__(self, view: View) -> None:
         super().__init__(view)
         self.resort = False
+        self._chosen = False  # until the operator chooses, the best proposal is selected
         self._order: list[int] = []
         self._by_id: dict[int, Proposal] = {}
 
@@ -83,6 +84,9 @@ class InboxPane(Pane):
         if not self._order:
             self.view.proposal = -1
             return None
+        if not self._chosen and not self.has_focus:
+            self.view.proposal = self._order[0]
+            return 0
         if self.view.proposal in self._by_id:
             return self._order.index(self.view.proposal)
         self.cursor = max(0, min(self.cursor, len(self._order) - 1))
@@ -91,7 +95,7 @@ class InboxPane(Pane):
 
     def choose(self, snapshot: Snapshot, index: int) -> None:
         if index < len(self._order):
-            self.view.proposal = self._order[index]
+            self.view.proposal, self._chosen = self._order[index], True
 
     def step(self) -> None:
         """Moves on to the next undecided proposal, so that a decision is one key."""

@@ -35,6 +35,7 @@ FLOWS: list[tuple[str, list[str], c.Command]] = [
     ("rule", ["1", "r", "down", "enter"], c.SetPolicy(1, rule="margin")),
     ("inherit", ["1", "i", "down", "enter"], c.SetPolicy(1, inherit="zeros")),
     ("temperature", ["1", "e", "enter"], c.SetPolicy(1, temperature=0.7)),
+    ("accept from elsewhere", ["1", "a", "a"], c.Accept(0)),
     ("accept", ["2", "a"], c.Accept(0)),
     ("reject", ["2", "down", "x"], c.Reject(1)),
     ("halt", ["p"], c.SetRunning(False)),
@@ -45,7 +46,7 @@ FLOWS: list[tuple[str, list[str], c.Command]] = [
 async def test_keys_become_commands() -> None:
     source = SyntheticSource()
     app = Console(lambda: source)
-    async with app.run_test(size=(160, 50)) as pilot:
+    async with app.run_test(size=(100, 32)) as pilot:
         await ready(pilot, app)
         for name, keys, command in FLOWS:
             source.sent.clear()
