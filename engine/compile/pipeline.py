@@ -31,7 +31,7 @@ from engine.model.context import CONTROL_TOKENS
 Progress = Callable[[str, float], None]
 FORMATS = ("auto", "triples", "wordnet")
 LATER_FORMATS = ("vault", "cyberlinks")
-STAGE_VERSION = 1
+STAGE_VERSION = 2  # of what the stages compute: raise it when that changes
 
 
 @dataclass(frozen=True)
@@ -151,15 +151,16 @@ def compile_source(options: CompileOptions, progress: Progress | None = None) ->
     started = time.monotonic()
     kept = stages.get("spectrum")
     if kept is None:
-        matrix = focus_adjacency(graph, np.full(graph.particle_count, 1.0 / max(graph.particle_count, 1)))
+        matrix = focus_adjacency(graph, focus.values)
         spectrum = compute_spectrum(matrix, levels, options.seed, report)
-        stages.put("spectrum", values=spectrum.values, vectors=spectrum.vectors, residual=np.array(spectrum.residual))
+        residual, rank = np.array(spectrum.residual), spectrum.effective_rank
+        stages.put("spectrum", values=spectrum.values, vectors=spectrum.vectors, residual=residual, rank=rank)
     else:
-        spectrum = Spectrum(kept["values"], kept["vectors"], tuple(kept["residual"].tolist()))
+        spectrum = Spectrum(kept["values"], kept["vectors"], tuple(kept["residual"].tolist()), float(kept["rank"]))
     timed("spectrum", started)
     started = time.monotonic()
     report("weights", 0.0)
-    layers = layer_count(graph, spectrum.effective_rank)
+    layers = layer_count(graph)
     built = closed_form(graph, spectrum.vectors, spectrum.values, levels, layers, options.seed)
     weights, basis = built.weights, "spectral"
     timed("weights", started)
@@ -172,7 +173,7 @@ def compile_source(options: CompileOptions, progress: Progress | None = None) ->
             graph.directed(),
             graph.inverse,
             graph.particle_count,
-            spectrum.vectors * np.maximum(spectrum.values, 0.05),
+            spectrum.vectors * np.maximum((1 + spectrum.values) / 2, 0.05),
             everything,
             Recipe(levels=levels),
             options.finetune,

@@ -29,6 +29,10 @@ class SparseMatrix:
         offsets = np.searchsorted(rows[starts], np.arange(n + 1)).astype(np.uint64)
         return cls(n, offsets, columns[starts].astype(np.uint32), summed.astype(np.float32))
 
+    def scaled(self, factor: float) -> SparseMatrix:
+        """The matrix times a number."""
+        return SparseMatrix(self.n, self.offsets, self.columns, self.values * np.float32(factor))
+
     def multiply(self, x: NDArray[np.float32], threads: int = 0) -> NDArray[np.float32]:
         """A x for x (n, width); the same bits for any number of threads."""
         from engine.native import csr_multiply
