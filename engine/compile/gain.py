@@ -25,7 +25,7 @@ FEATURE_SHRINKAGE = 0.3  # of the features' own variance
 SEMCON_SHRINKAGE = 100.0  # queries that a semcon must have to be believed by half
 PRICES = np.concatenate([[0.0], np.geomspace(1e-3, 0.5, 24)])
 TOLERANCE = 0.003  # reciprocal rank that may be lost, by the estimate plus its standard error
-BUDGET = 0.55  # of the deepest level's arithmetic, where the tolerance costs more than that
+BUDGET = 0.58  # of the deepest level's arithmetic, where the tolerance costs more than that
 
 
 @dataclass(frozen=True)

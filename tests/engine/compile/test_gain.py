@@ -10,6 +10,7 @@ from engine.compile.gain import Samples, fit_gain
 
 COSTS = np.array([0.1, 0.45, 1.05])
 SEMCONS = 6
+PRICES = (0.0, 0.005, 0.02, 0.08, 0.3)  # fewer than the rule tries, to be quick
 
 
 def made_up(queries: int = 1500, foretold: bool = True, seed: int = 0) -> Samples:
@@ -39,7 +40,7 @@ def outcome(samples: Samples, rule: gain.GainRule) -> tuple[float, float]:
 
 
 def test_a_foretold_gain_is_bought_and_nothing_else() -> None:
-    rule = fit_gain(made_up(), SEMCONS)
+    rule = fit_gain(made_up(), SEMCONS, prices=PRICES)
     lost, cost = outcome(made_up(seed=1), rule)
     assert lost < gain.TOLERANCE
     assert cost < 0.65, "half the queries need the deepest level, half the first"
@@ -49,7 +50,7 @@ def test_a_foretold_gain_is_bought_and_nothing_else() -> None:
 
 
 def test_estimates_are_honest_on_fresh_queries() -> None:
-    rule = fit_gain(made_up(), SEMCONS)
+    rule = fit_gain(made_up(), SEMCONS, prices=PRICES)
     lost, cost = outcome(made_up(4000, seed=2), rule)
     assert lost == pytest.approx(rule.loss, abs=4 * rule.loss_error + 0.002)
     assert cost == pytest.approx(rule.cost, abs=0.05)
@@ -67,7 +68,7 @@ def test_a_semcon_with_a_gain_of_its_own_is_told_apart() -> None:
     samples = made_up(3000, foretold=False)
     better = samples.reciprocal.copy()
     better[1:] = better[0] + np.where(samples.semcons == 2, 0.3, 0.0)
-    rule = fit_gain(Samples(samples.features, better, samples.semcons, samples.links, COSTS), SEMCONS)
+    rule = fit_gain(Samples(samples.features, better, samples.semcons, samples.links, COSTS), SEMCONS, prices=PRICES)
     expected = samples.features[:, 0] @ rule.weights[0] + rule.bias[0, samples.semcons]
     goes = expected > rule.thresholds[0]
     assert goes[samples.semcons == 2].mean() > 0.99
@@ -77,18 +78,18 @@ def test_a_semcon_with_a_gain_of_its_own_is_told_apart() -> None:
 def test_where_depth_earns_nothing_the_first_level_answers() -> None:
     samples = made_up()
     flat = np.broadcast_to(samples.reciprocal[:1], samples.reciprocal.shape).copy()
-    rule = fit_gain(Samples(samples.features, flat, samples.semcons, samples.links, COSTS), SEMCONS)
+    rule = fit_gain(Samples(samples.features, flat, samples.semcons, samples.links, COSTS), SEMCONS, prices=PRICES)
     lost, cost = outcome(Samples(samples.features, flat, samples.semcons, samples.links, COSTS), rule)
     assert (lost, cost) == (0, pytest.approx(0.1))
 
 
 def test_the_budget_holds_where_the_tolerance_would_cost_more() -> None:
     samples = made_up(foretold=False)
-    assert fit_gain(samples, SEMCONS).cost <= gain.BUDGET
+    assert fit_gain(samples, SEMCONS, prices=PRICES).cost <= gain.BUDGET
 
 
 def test_the_same_seed_gives_the_same_rule() -> None:
-    one, other = fit_gain(made_up(), SEMCONS, seed=4), fit_gain(made_up(), SEMCONS, seed=4)
+    one, other = fit_gain(made_up(), SEMCONS, seed=4, prices=PRICES), fit_gain(made_up(), SEMCONS, seed=4, prices=PRICES)
     assert np.array_equal(one.weights, other.weights)
     assert one.thresholds == other.thresholds
 

@@ -60,7 +60,7 @@ def test_evaluation_shows_the_stored_rule(measured: tuple[Path, dict[str, Any]])
     stored = next(row for row in measured[1]["curve"] if row["rule"] == "gain")
     assert row["rule"] == "gain"
     assert row["mrr"] == pytest.approx(stored["mrr"], abs=1e-5)
-    assert row["cost"] == pytest.approx(stored["cost"], abs=1e-3)
+    assert row["cost"] == pytest.approx(stored["cost"], abs=5e-3)
 
 
 def test_the_native_runtime_decides_as_the_fit_does(measured: tuple[Path, dict[str, Any]]) -> None:
