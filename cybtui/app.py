@@ -119,7 +119,7 @@ class Console(App[int]):
         self._settle()
         now = time.monotonic()
         main = self._main
-        if not main.is_mounted:
+        if not main.ready:
             return
         others = now - self._others_at >= OTHERS_SECONDS
         seen = (id(view.snapshot), view.version)

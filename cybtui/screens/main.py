@@ -14,7 +14,7 @@ from textual.screen import Screen
 from textual.widget import Widget
 from textual.widgets import Static
 
-from cybtui.actions import ACTIONS
+from cybtui.actions import ACTIONS, shown_for
 from cybtui.terminal import COLUMNS_MIN, ROWS_MIN
 from cybtui.view import View
 from cybtui.widgets.agents import AgentsPane
@@ -130,9 +130,14 @@ class MainScreen(Screen[None]):
     def on_mount(self) -> None:
         self.query_one("#agents").focus()
 
+    @property
+    def ready(self) -> bool:
+        """Whether all widgets are there: not before they are made, nor while they are taken away."""
+        return self.is_running and len(self.query("Pane, OneLine")) == len(ORDER) + 3
+
     def panes(self) -> list[Pane]:
         """All panes in the order of their numbers."""
-        return [self.query_one(f"#{name}", Pane) for name in ORDER]
+        return sorted(self.query(Pane), key=lambda pane: pane.NUMBER)
 
     @property
     def current(self) -> str:
@@ -141,11 +146,15 @@ class MainScreen(Screen[None]):
 
     def shown_panes(self) -> set[str]:
         """Ids of the panes on show."""
+        if not self.ready:
+            return set()
         size = self.query_one("#panes").size
         return set(places(size.width, size.height, self.arrangement.only))
 
     def arrange_panes(self) -> None:
         """Places panes anew after a resize, a zoom, or a change of the pane that is shown alone."""
+        if not self.ready:
+            return
         width, height = self.size.width, self.size.height
         self.set_class(width < COLUMNS_MIN or height < ROWS_MIN, "tiny")
         single = self.zoomed or width < MIDDLE or height < TALL
@@ -164,8 +173,8 @@ class MainScreen(Screen[None]):
 
     def show_lines(self) -> None:
         """Tabs and keys for the focused pane."""
-        from cybtui.actions import shown_for
-
+        if not self.ready:
+            return
         self.query_one("#keys", KeysLine).show_actions(shown_for(self.current))
         self.query_one("#tabs", TabsLine).show_tabs([(name, name) for name in ORDER], self.current)
 

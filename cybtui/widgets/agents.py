@@ -152,6 +152,7 @@ class AgentsPane(Pane):
         except ValueError:
             self.cursor = max(0, min(self.cursor, len(self._order) - 1))
             self.view.agent = self._order[self.cursor]
+            self.view.changed()
             return self.cursor
 
     def choose(self, snapshot: Snapshot, index: int) -> None:

@@ -53,7 +53,7 @@ async def test_all_panes_show_what_they_are_for(size: tuple[int, int]) -> None:
     app = Console(SyntheticSource)
     async with app.run_test(size=size) as pilot:
         await ready(pilot, app)
-        await pilot.pause(0.3)
+        await pilot.pause(0.6)
         shown = text_of(app)
         for word in (
             "20 agents",
@@ -205,3 +205,38 @@ def test_the_pool_fits(pages: int, cells: int) -> None:
 
 def test_panes_have_numbers_in_order() -> None:
     assert [kind.NUMBER for kind in sorted(Pane.__subclasses__(), key=lambda kind: kind.NUMBER)] == list(range(1, 9))
+
+
+async def test_the_mouse_selects_and_acts() -> None:
+    source = SyntheticSource(20)
+    app = Console(lambda: source)
+    async with app.run_test(size=(160, 50)) as pilot:
+        await ready(pilot, app)
+        await pilot.click("#agents", offset=(5, 5))
+        assert app.view.agent == 3
+        await pilot.click("#goals", offset=(5, 3))
+        assert app._main.current == "goals"
+        assert app.view.goal == 1
+        await pilot.click("#keys", offset=(2, 0))
+        await pilot.pause(0.1)
+        assert len(app.screen_stack) == 2
+
+
+async def test_quitting_closes_the_source() -> None:
+    source = SyntheticSource()
+    app = Console(lambda: source)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await ready(pilot, app)
+        await pilot.press("q")
+        await pilot.pause(0.2)
+    assert source.closed
+    assert app.return_value == 0
+
+
+async def test_no_color_uses_no_colour(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    app = Console(SyntheticSource)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await ready(pilot, app)
+        styles = [segment.style for pane in app._main.panes() for strip in pane._strips for segment in strip]
+        assert not any(style and (style.color or style.bgcolor) for style in styles)
