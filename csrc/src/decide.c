@@ -20,9 +20,8 @@ cyb_status cyb_policy_check(const cyb_engine *engine, const cyb_policy *policy) 
   return CYB_OK;
 }
 
-void cyb_job_features(const cyb_engine *engine, cyb_job *job, uint32_t k) {
+void cyb_job_features(cyb_job *job, uint32_t k) {
   const cyb_best *best = &job->best;
-  (void)engine;
   float mass = 0, entropy = 0, first = 0, second = 0;
   for (uint32_t i = 0; i < best->n; i++) {
     float p = cyb_exp(best->logit[i] - job->maximum) / job->sum;

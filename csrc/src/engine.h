@@ -125,7 +125,7 @@ size_t cyb_forward_scratch(const cyb_engine *engine); /* floats a worker needs f
 void cyb_output(cyb_engine *engine, cyb_job **jobs, uint32_t n, uint32_t k);
 /* decide.c */
 int cyb_policy_answers(const cyb_engine *engine, const cyb_job *job, uint32_t k);
-void cyb_job_features(const cyb_engine *engine, cyb_job *job, uint32_t k);
+void cyb_job_features(cyb_job *job, uint32_t k); /* of the distribution at level k */
 uint32_t cyb_sample(const cyb_job *job, float temperature, float unit, float *probability);
 cyb_status cyb_policy_check(const cyb_engine *engine, const cyb_policy *policy);
 /* run.c: brings jobs to their answers; returns how many were answered; the rest say why they were dropped and may be tried again. */

@@ -63,13 +63,21 @@ uint64_t cyb_random_u64(uint64_t seed, uint64_t serial, uint64_t position);     
 float cyb_random_unit(uint64_t seed, uint64_t serial, uint64_t position);                           /* [0, 1) */
 
 /* Keeps the best CYB_CANDIDATES of the logits offered so far by (logit descending, id ascending). */
+enum { CYB_BEST_ROOM = 224 };
+/*
+** Invariant: key[0..collected) holds the best of what was offered, unordered, and maybe others; nothing below bar can be among them.
+** n, logit and id are what cyb_best_sort made of it.
+*/
 typedef struct cyb_best {
-  uint32_t n;
-  float logit[CYB_CANDIDATES]; /* sorted when cyb_best_sort was called, else a heap */
+  uint32_t n, collected;
+  float bar;
+  float logit[CYB_CANDIDATES];
   uint32_t id[CYB_CANDIDATES];
+  uint64_t key[CYB_BEST_ROOM];
 } cyb_best;
 void cyb_best_clear(cyb_best *best);
 void cyb_best_offer(cyb_best *best, const float *logits, uint32_t first_id, uint32_t n);
+void cyb_best_merge(cyb_best *best, const cyb_best *other); /* as if what was offered to other had been offered to best */
 void cyb_best_sort(cyb_best *best);
 
 /* ---- worker threads ---- */

@@ -114,35 +114,44 @@ static void work(void *argument, uint32_t worker, uint32_t workers) {
     do_item(t, item, best, t->engine->scratch + worker * t->engine->scratch_floats);
 }
 
+/* Tiles into one distribution a job: maximum, sum, the best candidates, and what confidence is judged by. */
+static void fold(void *argument, uint32_t worker, uint32_t workers) {
+  task *t = argument;
+  cyb_engine *engine = t->engine;
+  (void)worker;
+  for (uint32_t r; (r = atomic_fetch_add(&t->next, 1)) < t->n;) {
+    cyb_job *job = t->jobs[r];
+    const float *stats = engine->tile_stats + (size_t)r * t->tiles * 2;
+    job->maximum = stats[0];
+    job->sum = stats[1];
+    for (uint32_t tile = 1; tile < t->tiles; tile++) {
+      float maximum = job->maximum > stats[2 * tile] ? job->maximum : stats[2 * tile];
+      job->sum = job->sum * cyb_exp(job->maximum - maximum) + stats[2 * tile + 1] * cyb_exp(stats[2 * tile] - maximum);
+      job->maximum = maximum;
+    }
+    cyb_best_clear(&job->best);
+    for (uint32_t part = 0; part < workers; part++)
+      cyb_best_merge(&job->best, &engine->partial_best[(size_t)part * engine->decode_capacity + r]);
+    cyb_best_sort(&job->best);
+    cyb_job_features(job, t->k);
+  }
+}
+
 void cyb_output(cyb_engine *engine, cyb_job **jobs, uint32_t n, uint32_t k) {
   if (n == 0)
     return;
   const cyb_model *model = &engine->model;
-  uint32_t workers = cyb_threads_count(engine->threads);
   task t = {.engine = engine, .jobs = jobs, .n = n, .k = k};
   t.tiles = (model->vocabulary + TILE - 1) / TILE;
   t.groups = (n + ROWS - 1) / ROWS;
   double started = cyb_seconds();
   atomic_init(&t.next, 0);
   cyb_threads_run(engine->threads, work, &t);
+  atomic_store(&t.next, 0);
+  cyb_threads_run(engine->threads, fold, &t);
   cyb_counters *counters = &engine->counters;
   for (uint32_t r = 0; r < n; r++) {
     cyb_job *job = jobs[r];
-    const float *stats = engine->tile_stats + (size_t)r * t.tiles * 2;
-    job->maximum = stats[0];
-    job->sum = stats[1];
-    for (uint32_t tile = 1; tile < t.tiles; tile++) {
-      float maximum = job->maximum > stats[2 * tile] ? job->maximum : stats[2 * tile];
-      job->sum = job->sum * cyb_exp(job->maximum - maximum) + stats[2 * tile + 1] * cyb_exp(stats[2 * tile] - maximum);
-      job->maximum = maximum;
-    }
-    cyb_best_clear(&job->best);
-    for (uint32_t worker = 0; worker < workers; worker++) {
-      const cyb_best *part = &engine->partial_best[(size_t)worker * engine->decode_capacity + r];
-      for (uint32_t i = 0; i < part->n; i++)
-        cyb_best_offer(&job->best, &part->logit[i], part->id[i], 1);
-    }
-    cyb_best_sort(&job->best);
     uint32_t begin = continues(engine, job, k) ? model->width[k - 2] : 0;
     counters->multiply_adds += (uint64_t)model->vocabulary * (model->width[k - 1] - begin);
     if (begin)

@@ -60,7 +60,6 @@ static void distribution(cyb_engine *engine, cyb_job **jobs, uint32_t n, uint32_
   cyb_output(engine, jobs, count, level);
   for (uint32_t r = 0; r < count; r++) {
     cyb_job *job = jobs[r];
-    cyb_job_features(engine, job, level);
     job->answered = level >= job->depth_max || cyb_policy_answers(engine, job, level);
     if (!job->answered && job->owner != CYB_NONE)
       cyb_event_put(engine, CYB_EVENT_ESCALATED, job->owner, level, 0);
