@@ -10,6 +10,7 @@ from typing import Any, ClassVar, TypeVar
 
 from textual import work
 from textual.app import App, SystemCommand
+from textual.filter import NoColor
 from textual.screen import Screen
 
 from cybtui.actions import ACTIONS, BY_ID
@@ -51,6 +52,8 @@ class Console(App[int]):
         self.wanted_theme = theme
         self.ascii_only = ascii_only
         self.failure = ""
+        if self.no_color:
+            self._filters = [NoColor()]  # Textual's own choice is shades of grey, which are colours too
         self.view = View(palette(self.current_theme, not self.no_color), ASCII if ascii_only else UNICODE)
         self.receipts: list[c.Receipt] = []
         self._note, self._note_kind = "opening the model", "wait"
@@ -116,6 +119,7 @@ class Console(App[int]):
         view, source = self.view, self.view.source
         if source is not None:
             view.snapshot = source.snapshot()
+            self.failure = view.snapshot.error
         self._settle()
         now = time.monotonic()
         main = self._main
@@ -248,7 +252,7 @@ class Console(App[int]):
         """Stops the runtime and leaves; the session is written while the screen closes."""
         if self.view.source is not None:
             threading.Thread(target=self.view.source.close, daemon=True).start()
-        self.exit(0)
+        self.exit(1 if self.failure else 0)
 
     async def action_quit(self) -> None:
         """Textual's own way out goes the same way."""
