@@ -32,12 +32,6 @@ class ClosedForm:
     dropped_mean: float
 
 
-def semcon_map(embedding: NDArray[np.float32], links: NDArray[np.int64], semcon: int) -> NDArray[np.float32]:
-    """P_s = Eᵀ A_s E, (D, D), of the links (n, 3) stored under one semcon; its inverse semcon has the transpose."""
-    mine = links[links[:, 1] == semcon]
-    return np.asarray(embedding[mine[:, 0]].T @ embedding[mine[:, 2]], np.float32)
-
-
 def block_triangle(matrix: NDArray[np.float32], levels: tuple[int, ...]) -> NDArray[np.float32]:
     """The matrix without what lies above the block diagonal: outputs of block k read columns below D_k only."""
     result = matrix.copy()
@@ -46,10 +40,21 @@ def block_triangle(matrix: NDArray[np.float32], levels: tuple[int, ...]) -> NDAr
     return result
 
 
-def full_map(embedding: NDArray[np.float32], links: NDArray[np.int64], inverse: NDArray[np.int64], semcon: int) -> NDArray[np.float32]:
-    """The map M (D, D) with scores e_q · M e_p for a query (p, semcon), from the links (n, 3) read in both directions."""
-    full = semcon_map(embedding, links, semcon).T
-    return np.ascontiguousarray(full + semcon_map(embedding, links, int(inverse[semcon])))
+def full_map(
+    embedding: NDArray[np.float32],
+    links: NDArray[np.int64],
+    inverse: NDArray[np.int64],
+    semcon: int,
+    levels: tuple[int, ...],
+) -> NDArray[np.float32]:
+    """The map M (D, D) with scores e_q · M e_p for a query (p, semcon), from the links (n, 3) read in both directions. Block by block:
+    the same bits whatever levels follow."""
+    forward, backward = links[links[:, 1] == semcon], links[links[:, 1] == inverse[semcon]]
+    targets = np.concatenate([forward[:, 2], backward[:, 0]])
+    sources = np.concatenate([forward[:, 0], backward[:, 2]])
+    blocks = [np.ascontiguousarray(embedding[:, begin:end]) for begin, end in zip((0, *levels[:-1]), levels, strict=True)]
+    read = [block[sources] for block in blocks]
+    return np.concatenate([np.concatenate([block[targets].T @ other for other in read], axis=1) for block in blocks])
 
 
 def directed_map(
@@ -60,7 +65,7 @@ def directed_map(
     levels: tuple[int, ...],
 ) -> NDArray[np.float32]:
     """The block-lower-triangular part of ``full_map``: what a model of these levels scores with."""
-    return block_triangle(full_map(embedding, graph_links, inverse, semcon), levels)
+    return block_triangle(full_map(embedding, graph_links, inverse, semcon, levels), levels)
 
 
 def direct_scores(
@@ -80,21 +85,22 @@ def closed_form(
     seed: int,
 ) -> ClosedForm:
     """Weights of the closed form. ``vectors`` (particles, DK) orthonormal columns, ``values`` (DK,) their eigenvalues."""
-    width = vectors.shape[1]
+    particles, width = vectors.shape
     head = HEAD_SIZE if levels[0] % HEAD_SIZE == 0 else levels[0]
-    scale = np.float32(EMBEDDING_RMS / max(float(np.sqrt((vectors.astype(np.float64) ** 2).mean())), 1e-12))
+    scale = np.float32(EMBEDDING_RMS * np.sqrt(particles))  # the columns have norm 1, so this is their rms at every level
     readings = semcon_readings(graph)
     codes = Codes.of(levels[0], layers)
-    sketch = sketches(vectors, graph.links, graph.inverse, seed)
-    group = group_semcons(sketch, readings, layers) if graph.semcon_count else np.zeros(0, np.int64)
-    spelled, factors = details(sketch, group, codes)
+    sketch = sketches(vectors, graph.links, graph.inverse, levels, seed)
+    group = group_semcons(sketch[:, : levels[0]], readings, layers) if graph.semcon_count else np.zeros(0, np.int64)
+    spelled, factors = details(sketch, group, codes, levels)
     maps, dropped = _group_maps(graph, vectors, group, levels, layers)
     semcon_rows, control_rows = code_rows(codes, group, spelled, len(CONTROL_TOKENS), width)
     table = np.concatenate([vectors * scale, semcon_rows / np.float32(INPUT_SCALE), control_rows / np.float32(INPUT_SCALE)])
     weights = []
     for number, mapping in enumerate(maps):
         last = number == layers - 1
-        unit = mapping * np.float32(np.sqrt(width) / max(float(np.linalg.norm(mapping)), 1e-12))
+        first = np.ascontiguousarray(mapping[: levels[0], : levels[0]])
+        unit = mapping * np.float32(np.sqrt(levels[0]) / max(float(np.linalg.norm(first)), 1e-12))
         weights.append(layer(number, layers, unit, factors if last else None, levels, head, codes, ROPE_BASE))
     total = max(int(readings.sum()), 1)
     return ClosedForm(
@@ -131,7 +137,7 @@ def _group_maps(
     maps = [np.zeros((levels[-1], levels[-1]), np.float32) for _ in range(layers)]
     dropped: dict[int, float] = {}
     for semcon in range(graph.semcon_count):
-        full = full_map(vectors, graph.links, graph.inverse, semcon)
+        full = full_map(vectors, graph.links, graph.inverse, semcon, levels)
         energy = float(np.vdot(full, full))
         if energy == 0:
             continue

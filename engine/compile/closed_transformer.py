@@ -47,16 +47,19 @@ class Codes:
         return cls(control, control + 1, control + 1 + layers, width)
 
 
-def sketches(vectors: Matrix, links: NDArray[np.int64], inverse: NDArray[np.int64], seed: int) -> Matrix:
-    """(semcons, D, probes): the map of each semcon times random vectors, which tells maps apart without forming them."""
-    width = vectors.shape[1]
-    probes = np.random.default_rng([seed, 0x50524F42]).standard_normal((width, PROBES)).astype(np.float32)
-    seen = vectors @ probes
-    result = np.zeros((len(inverse), width, PROBES), np.float32)
-    for semcon in np.unique(links[:, 1]).tolist():
-        mine = links[links[:, 1] == semcon]
-        result[semcon] += vectors[mine[:, 2]].T @ seen[mine[:, 0]]
-        result[inverse[semcon]] += vectors[mine[:, 0]].T @ seen[mine[:, 2]]
+def sketches(vectors: Matrix, links: NDArray[np.int64], inverse: NDArray[np.int64], levels: tuple[int, ...], seed: int) -> Matrix:
+    """(semcons, D, probes): the map of each semcon times random vectors, which tells maps apart without forming them. Rows of block k
+    see columns below D_k, and each block has probes of its own, so that deeper levels change nothing."""
+    result = np.zeros((len(inverse), levels[-1], PROBES), np.float32)
+    probes: list[Matrix] = []
+    for block, (begin, end) in enumerate(zip((0, *levels[:-1]), levels, strict=True)):
+        probes.append(np.random.default_rng([seed, 0x50524F42, block]).standard_normal((end - begin, PROBES)).astype(np.float32))
+        seen = np.ascontiguousarray(vectors[:, :end]) @ np.concatenate(probes)
+        own = np.ascontiguousarray(vectors[:, begin:end])
+        for semcon in np.unique(links[:, 1]).tolist():
+            mine = links[links[:, 1] == semcon]
+            result[semcon, begin:end] += own[mine[:, 2]].T @ seen[mine[:, 0]]
+            result[inverse[semcon], begin:end] += own[mine[:, 0]].T @ seen[mine[:, 2]]
     return result
 
 
@@ -85,11 +88,12 @@ def group_semcons(sketch: Matrix, readings: NDArray[np.int64], groups: int) -> N
     return np.argsort(order)[group]
 
 
-def details(sketch: Matrix, group: NDArray[np.int64], codes: Codes) -> tuple[Matrix, Matrix]:
-    """How semcons differ from their groups: codes (semcons, rank) of norm ≤ 1 and (rank, D) with codes @ factors ≈ the relative change
-    of each coordinate of what the group's map gives."""
+def details(sketch: Matrix, group: NDArray[np.int64], codes: Codes, levels: tuple[int, ...]) -> tuple[Matrix, Matrix]:
+    """How semcons differ from their groups: codes (semcons, rank) of norm ≤ 1, read off block 1, and (rank, D) with codes @ factors ≈ the
+    relative change of each coordinate of what the group's map gives."""
     semcons, width, _ = sketch.shape
-    rank = min(codes.end - codes.first_detail, semcons, width)
+    first = levels[0]
+    rank = min(codes.end - codes.first_detail, semcons, first)
     change = np.zeros((semcons, width))
     for number in np.unique(group).tolist():
         mine = np.flatnonzero(group == number)
@@ -97,15 +101,17 @@ def details(sketch: Matrix, group: NDArray[np.int64], codes: Codes) -> tuple[Mat
         power = np.maximum((whole**2).sum(axis=1), 1e-30)
         for semcon in mine.tolist():
             share = (sketch[semcon] * whole).sum(axis=1) / power
-            mean = share.mean()
+            mean = share[:first].mean()
             if mean > 1e-9:
                 change[semcon] = np.clip(share / mean - 1, -1, 3)
-    left, values, right = np.linalg.svd(change, full_matrices=False)
+    left, values, _ = np.linalg.svd(change[:, :first], full_matrices=False)
     spelled = left[:, :rank] * values[:rank]
-    scale = max(float(np.linalg.norm(spelled, axis=1).max(initial=0.0)), 1e-12)
-    factors = right[:rank] * scale
+    spelled /= max(float(np.linalg.norm(spelled, axis=1).max(initial=0.0)), 1e-12)
+    solve = np.linalg.pinv(spelled)
+    parts = [solve @ np.ascontiguousarray(change[:, begin:end]) for begin, end in zip((0, *levels[:-1]), levels, strict=True)]
+    factors = np.concatenate(parts, axis=1)
     factors[:, codes.control : codes.end] = 0
-    return (spelled / scale).astype(np.float32), factors.astype(np.float32)
+    return spelled.astype(np.float32), factors.astype(np.float32)
 
 
 def code_rows(codes: Codes, group: NDArray[np.int64], spelled: Matrix, controls: int, width: int) -> tuple[Matrix, Matrix]:

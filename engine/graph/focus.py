@@ -2,7 +2,8 @@
 
 Each kernel keeps the total at 1: diffusion follows links with probability α and teleports otherwise (Page et al., 1999); springs pull
 every particle towards its neighbours' mean against a screen μ (regularised harmonic functions, Zhu et al., 2003); heat spreads for a
-time τ (Chung, "The heat kernel as the pagerank of a graph", 2007). Diffusion and springs contract, so the mixture does.
+time τ (Chung, "The heat kernel as the pagerank of a graph", 2007). Diffusion and springs contract, so the mixture does. Links are
+followed both ways, as every semcon has an inverse; a particle without links gets what teleport and screen give it.
 """
 
 from __future__ import annotations

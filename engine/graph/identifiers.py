@@ -16,6 +16,11 @@ def cid_of(content: bytes) -> bytes:
     return PREFIX + hashlib.sha256(content).digest()
 
 
+def label_cid(label: str) -> bytes:
+    """The CID of a label: of its UTF-8 bytes."""
+    return cid_of(label.encode())
+
+
 def cid_text(cid: bytes) -> str:
     """Base32, lower case, without padding: ``bafkrei…``."""
     return "b" + base64.b32encode(cid).decode().lower().rstrip("=")
@@ -28,6 +33,6 @@ def parse_cid(text: str) -> bytes:
         cid = base64.b32decode(body + "=" * (-len(body) % 8))
     except ValueError as error:
         raise UserError(f"{text!r} is not a CID in base32") from error
-    if not text.startswith("b") or len(cid) != CID_BYTES or not cid.startswith(PREFIX):
+    if len(cid) != CID_BYTES or not cid.startswith(PREFIX) or cid_text(cid) != text:
         raise UserError(f"{text!r} is not a CIDv1 of raw content by sha2-256")
     return cid

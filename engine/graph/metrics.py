@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from engine.graph.cybergraph import Cybergraph
 from engine.graph.identifiers import PREFIX, cid_text
+from engine.graph.spectrum import compute_spectrum, focus_adjacency
 from engine.graph.split import induced
 
 
@@ -43,6 +44,7 @@ class GraphMetrics:
     mean_degree: float
     largest_degree: int
     diameter: int
+    spectral_gap: float  # 1 - λ2 of the degree-normalised adjacency: 0 where the part falls apart
     focus_entropy: float  # nats, of the focus restricted to the part
 
 
@@ -66,6 +68,14 @@ def distances(graph: Cybergraph, start: int) -> NDArray[np.int64]:
         frontier = reached[distance[reached] < 0]
         distance[frontier] = step
     return distance
+
+
+def _spectral_gap(graph: Cybergraph, degree: NDArray[np.int64]) -> float:
+    if graph.particle_count < 2 or len(graph.links) == 0:
+        return 0.0
+    plain = graph.with_links(graph.links)
+    matrix = focus_adjacency(plain, degree / degree.sum(), screen=0.0)
+    return float(np.clip(1 - compute_spectrum(matrix, (2,), seed=0).values[1], 0, 2))
 
 
 def measure(graph: Cybergraph, focus: NDArray[np.float64]) -> GraphMetrics:
@@ -98,5 +108,6 @@ def measure(graph: Cybergraph, focus: NDArray[np.float64]) -> GraphMetrics:
         float(degree.mean()) if n else 0.0,
         int(degree.max(initial=0)),
         diameter,
+        _spectral_gap(graph, degree),
         float(-(p * np.log(p)).sum()),
     )

@@ -39,12 +39,13 @@ class Spectrum:
     effective_rank: float
 
 
-def focus_adjacency(graph: Cybergraph, focus: NDArray[np.float64]) -> SparseMatrix:
+def focus_adjacency(graph: Cybergraph, focus: NDArray[np.float64], screen: float = SCREEN) -> SparseMatrix:
     """Δ^-1/2 W Δ^-1/2 with W the focus that flows over each link, averaged over both directions, and Δ its sums plus a screen.
 
-    With degrees d, W_ij = w_ij (φ_i/d_i + φ_j/d_j)/2: the symmetric part of the random walk weighted by focus (Chung, "Laplacians and the
-    Cheeger inequality for directed graphs", 2005). The screen, one mean of Δ, keeps eigenvectors from settling on a few particles at the
-    rim (regularised spectral clustering: Chaudhuri, Chung, Tsiatas, 2012; Zhang & Rohe, 2018). Eigenvalues lie in (-1, 1).
+    With degrees d, W_ij = w_ij (φ_i/d_i + φ_j/d_j)/2: the symmetric part of the random walk weighted by focus (Chung, "Laplacians and
+    the Cheeger inequality for directed graphs", 2005). The screen, a multiple of Δ's mean, keeps eigenvectors from settling on a few
+    particles at the rim (regularised spectral clustering: Chaudhuri, Chung, Tsiatas, 2012; Zhang & Rohe, 2018). Eigenvalues lie in
+    [-1, 1].
     """
     n = graph.particle_count
     rows, columns, values = symmetric_entries(graph.links, graph.weights)
@@ -52,7 +53,7 @@ def focus_adjacency(graph: Cybergraph, focus: NDArray[np.float64]) -> SparseMatr
     share = np.divide(focus * n, degree, out=np.zeros(n), where=degree > 0)
     values = values * (share[rows] + share[columns]) / 2
     sums = np.bincount(rows, values, n)
-    inverse = 1 / np.sqrt(np.maximum(sums + SCREEN * (sums.mean() if n else 0.0), 1e-300))
+    inverse = 1 / np.sqrt(np.maximum(sums + screen * (sums.mean() if n else 0.0), 1e-300))
     return SparseMatrix.from_entries(n, rows, columns, values * inverse[rows] * inverse[columns])
 
 
