@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -89,9 +90,8 @@ def compute_spectrum(
         if count <= 0:
             residual.append(0.0)
             continue
-        if progress:
-            progress(f"spectrum {width}", done / width)
-        found, fresh = _level(matrix, unit, density, locked, done, count, np.random.default_rng([seed, index]))
+        tell = partial(progress, f"spectrum {width}") if progress else None
+        found, fresh = _level(matrix, unit, density, locked, done, count, np.random.default_rng([seed, index]), tell)
         values[done : done + count] = found
         vectors[:, done : done + count] = fresh
         error = matrix.multiply(fresh) - fresh * found
@@ -109,6 +109,7 @@ def _level(
     done: int,
     count: int,
     random: np.random.Generator,
+    tell: Callable[[float], None] | None,
 ) -> tuple[NDArray[np.float32], Matrix]:
     spare = max(SPARE_LEAST, int(SPARE * count))
     size = min(count + spare, matrix.n - done)
@@ -117,8 +118,10 @@ def _level(
         block = _orthonormal(block, locked)
     else:
         series = step_series(density.threshold(done + count + spare / 2), TERMS)
-        for _ in range(ROUNDS):
+        for number in range(ROUNDS):
             _filter(unit, block, series)
+            if tell:
+                tell((number + 1) / ROUNDS)
             block = _orthonormal(block, locked)
     small = (block.T @ matrix.multiply(block)).astype(np.float64)
     values, rotation = np.linalg.eigh((small + small.T) / 2)
