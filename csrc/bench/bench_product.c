@@ -1,5 +1,6 @@
 /* bench_product.c - multiply-adds a second of the product kernels, one thread: build by hand, not a test.
-** cc -O3 -ffp-contract=off -Icsrc/include -Icsrc/src csrc/bench/bench_product.c -Lengine -lcyb -o /tmp/bench_product */
+** cmake -S csrc -B build -DCYB_TESTS=ON && cmake --build build && \
+** cc -O3 -ffp-contract=off -Icsrc/include -Icsrc/src csrc/bench/bench_product.c build/libcyb_static.a -lpthread -lm -o bench_product */
 #include "kernels.h"
 #include <stdio.h>
 #include <stdlib.h>

@@ -12,6 +12,7 @@
 #define CYB_H
 #include <stddef.h>
 #include <stdint.h>
+#pragma GCC visibility push(default)
 
 enum {
   CYB_LEVELS_MAX = 8,
@@ -347,4 +348,5 @@ typedef struct cyb_csr {
 /* y = A x for a block of `width` vectors, row-major [n][width]; rows in order within a thread: same bits for any thread count. */
 cyb_status cyb_csr_multiply(const cyb_csr *matrix, const float *x, uint32_t width, float *y, uint32_t threads);
 
+#pragma GCC visibility pop
 #endif

@@ -6,7 +6,7 @@
 **     fma((float)sum, weight_scale * activation_scale, acc), groups ascending (q8 weights, 13-bit activations: |q| <= 4095,
 **     so |sum| <= 32*127*4095 < 2^24 and its conversion is exact);
 **   - vector reductions use 16 virtual lanes (element i in lane i%16, ascending), folded ((l+8),(l+4),(l+2),(l+1));
-**   - exp, log, silu, sin/cos are ours; -ffp-contract=off; fma only where written; flush-to-zero set at kernel entry.
+**   - exp, log, silu, sin/cos are ours; -ffp-contract=off; fma only where written; subnormals are kept.
 ** "rows" below are row numbers into the caller's arrays (row r of x starts at x + r*stride), so that a subset of tokens runs
 ** without a copy.
 */
@@ -46,7 +46,8 @@ typedef struct cyb_kernels {
                        float *m, float *l, float *o);
   /* Folds chunk (m2, l2, o2) into (m, l, o), the only merge there is. */
   void (*merge)(float *m, float *l, float *o, float m2, float l2, const float *o2, uint32_t head_size);
-  /* Statistics of one vocabulary tile of logits x[0..n), n <= 4096, padded entries -INFINITY: maximum and sum of exp(x - max). */
+  /* Statistics of one vocabulary tile of logits x[0..n), n <= 4096, padded entries -INFINITY: maximum and sum of exp(x - max), 0 when
+  ** there is no entry above -INFINITY. */
   void (*tile_softmax)(const float *x, uint32_t n, float *maximum, float *sum);
   /* logits[i] = fma(beta, log_focus[i], accumulator[i] * factor) */
   void (*logits)(const float *accumulator, float factor, float beta, const float *log_focus, uint32_t n, float *logits);

@@ -153,6 +153,9 @@ static void tile_softmax(const float *x, uint32_t n, float *maximum, float *sum)
   for (uint32_t i = 0; i < n; i++)
     most = x[i] > most ? x[i] : most;
   *maximum = most;
+  *sum = 0;
+  if (most == -INFINITY)
+    return;
   for (uint32_t i = 0; i < n; i++)
     lane[i % LANES] += cyb_exp(x[i] - most);
   *sum = fold(lane);
