@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from engine.compile.finetune_model import NestedModel, build_parameters, to_weights
 from engine.compile.layout import Batch, SequenceSampler
+from engine.compile.names import NameFeatures
 from engine.compile.weights import NestedWeights
 from engine.errors import UserError
 
@@ -29,14 +30,15 @@ class Recipe:
     layers: int = 3
     head_size: int = 32
     ffn_multiple: int = 2
-    queries: int = 2048
-    contexts: int = 128
-    contexts_every: int = 4
+    queries: int = 3072
+    contexts: int = 192
+    contexts_every: int = 1
     learning_rate: float = 1e-3
     weight_decay: float = 0.01
     smoothing: float = 0.1
-    dropout: float = 0.2
-    distillation: float = 0.5
+    dropout: float = 0.1
+    anonymous_share: float = 0.3
+    distillation: float = 0.3
     hole_share: float = 0.3
     warm_up: int = 300
     level_weights: tuple[float, ...] = ()
@@ -67,22 +69,25 @@ def finetune(
     seed: int,
     progress: Progress | None = None,
     steps: int = 0,
+    names: NameFeatures | None = None,
     evaluate: Callable[[Any, Any], None] | None = None,
 ) -> NestedWeights:
     """Trains for ``seconds`` (or exactly ``steps`` steps) and returns the weights.
 
     ``links`` is (n, 3) in both directions; ``embedding`` (particles, DK) starts E (None: random); ``focus`` is (vocabulary,).
-    The learning rate follows a cosine over the budget. Raises UserError when MLX is not installed.
+    With ``names`` a particle's vector is its own plus that of its name; in training ``anonymous_share`` of the particles, drawn
+    anew each step, have the latter alone, so that what names say is learned. The learning rate follows a cosine over the budget.
+    Raises UserError when MLX is not installed.
     """
     mx = _mlx()
     import mlx.optimizers as optim
     from mlx.utils import tree_flatten, tree_map
 
     semcons = len(inverse)
-    sampler = SequenceSampler(links, particles, semcons, seed)
+    sampler = SequenceSampler(links, particles, semcons, focus, seed)
     mx.random.seed(seed)
-    parameters = build_parameters(recipe, particles, semcons, embedding, seed)
-    model = NestedModel(recipe, np.log(np.maximum(focus, 1e-12)).astype(np.float32))
+    parameters = build_parameters(recipe, particles, semcons, embedding, seed, names.count if names else 0)
+    model = NestedModel(recipe, np.log(np.maximum(focus, 1e-12)).astype(np.float32), names)
     level_weights = recipe.level_weights or (1.0,) * len(recipe.levels)
     optimizer = optim.AdamW(learning_rate=recipe.learning_rate, weight_decay=0.0)
     optimizer.init(parameters)
@@ -91,6 +96,7 @@ def finetune(
 
     def loss_of(parameters: Any, batches: list[tuple[Any, ...]]) -> Any:
         rows, targets = [], []
+        parameters = model.with_names(parameters, train=True)
         for tokens, positions, valid, sequence, column, target, *presence in batches:
             outputs = model.hidden(parameters, tokens, positions, valid, presence[0] if presence else None, train=True)
             rows.append([block[sequence, column] for block in outputs])
@@ -133,6 +139,7 @@ def finetune(
                 raise UserError("fine-tuning diverged (the loss is not a number); lower the learning rate")
             if progress:
                 progress(number, used, loss)
+    parameters = model.with_names(parameters)
     if evaluate is not None:
         evaluate(model, parameters)
     return to_weights(parameters, recipe)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from engine.compile.names import NameFeatures
 from engine.compile.weights import NestedWeights
 from engine.model.context import CONTROL_TOKENS
 
@@ -18,6 +19,7 @@ EPSILON = 1e-6
 ROPE_BASE = 10000.0
 INPUT_SCALE = 20.0
 EMBEDDING_RMS = 0.05
+NAME_RMS = 0.03  # of a feature's vector, so of a particle's sum of them
 
 
 def block_bounds(levels: tuple[int, ...]) -> list[tuple[int, int]]:
@@ -31,6 +33,7 @@ def build_parameters(
     semcons: int,
     embedding: NDArray[np.float32] | None,
     seed: int,
+    name_features: int = 0,
 ) -> dict[str, Any]:
     """Initial parameters as a tree of MLX arrays. E's particle rows start from ``embedding`` scaled to rms 0.05."""
     import mlx.core as mx
@@ -49,6 +52,9 @@ def build_parameters(
         "beta": mx.zeros((len(recipe.levels),)),
         "layers": [],
     }
+    if name_features:
+        vectors = random.normal(0, NAME_RMS, (name_features, width)).astype(np.float32)
+        parameters["names"] = mx.array(vectors)
     for _ in range(recipe.layers):
         layer = []
         for begin, end in block_bounds(recipe.levels):
@@ -74,12 +80,13 @@ def build_parameters(
 class NestedModel:
     """Stateless forward pass over a parameter tree."""
 
-    def __init__(self, recipe: Recipe, log_focus: NDArray[np.float32]) -> None:
+    def __init__(self, recipe: Recipe, log_focus: NDArray[np.float32], names: NameFeatures | None = None) -> None:
         import mlx.core as mx
 
         self.mx = mx
         self.recipe = recipe
         self.log_focus = mx.array(log_focus)
+        self.names = None if names is None else mx.array(names.dense()).astype(mx.bfloat16)  # (particles, features)
         half = recipe.head_size // 2
         self.frequency = mx.array((ROPE_BASE ** (-np.arange(half) / half)).astype(np.float32))
 
@@ -89,6 +96,19 @@ class NestedModel:
             return x
         keep = self.mx.random.bernoulli(1 - rate, x.shape)
         return self.mx.where(keep, x / (1 - rate), 0.0)
+
+    def with_names(self, parameters: Any, train: bool = False) -> Any:
+        """Parameters whose E holds what the names add, ready for ``hidden`` and ``logits``."""
+        if self.names is None:
+            return parameters
+        mx, table = self.mx, parameters["embedding"]
+        named = (self.names @ parameters["names"].astype(mx.bfloat16)).astype(mx.float32)
+        particles = named.shape[0]
+        own = table[:particles]
+        if train and self.recipe.anonymous_share:
+            own = mx.where(mx.random.bernoulli(1 - self.recipe.anonymous_share, (particles, 1)), own, 0.0)
+        rest = {name: value for name, value in parameters.items() if name != "names"}
+        return {**rest, "embedding": mx.concatenate([own + named, table[particles:]])}
 
     def _rms(self, blocks: list[Any]) -> list[Any]:
         """1/rms of the first k blocks, for each k; every entry (…, 1)."""

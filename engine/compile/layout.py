@@ -11,9 +11,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from engine.compile.domains import SampledDomains
 from engine.model.context import PAGE_POSITIONS, ControlTokens, absolute_positions, group_tokens, personal_tokens, system_tokens
 
 GOAL_SEMCONS, GOAL_PARTICLES, FACTS, PERSONAL_PARTICLES, HOPS = 2, 3, 5, 2, 4
+GOAL_SHARE = 0.7  # of the walks
+IMMEDIATE_SHARE = 0.5  # of the walks under a goal: kept to the domain of an immediate goal, not to the whole group's
+EDGE_SHARE = 0.5  # of the walks under a goal: start at a neighbour of one of its particles
+STEP_CANDIDATES = 8  # links among which a walk under a goal looks for one that keeps to the domain
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,19 +34,36 @@ class Batch:
     targets: NDArray[np.int32]  # (rows,) token ids
 
 
+@dataclass(frozen=True, slots=True)
+class Goals:
+    """Goals of n walks: ``domain`` (n,) each keeps to, -1 none; ``centre`` (n,) of an immediate goal, -1 none; ``shown`` (n,) whether
+    the group has a goal, with ``semcons`` (n, GOAL_SEMCONS) and ``particles`` (n, GOAL_PARTICLES)."""
+
+    domain: NDArray[np.int64]
+    centre: NDArray[np.int64]
+    shown: NDArray[np.bool_]
+    semcons: NDArray[np.int32]
+    semcons_valid: NDArray[np.bool_]
+    particles: NDArray[np.int32]
+    particles_valid: NDArray[np.bool_]
+
+
 class SequenceSampler:
     """Draws batches from the directed links of a graph. Deterministic in (seed, order of calls).
 
-    ``links`` is (n, 3) in both directions: source particle, semcon index, target particle.
+    ``links`` is (n, 3) in both directions: source particle, semcon index, target particle; ``focus`` is at least (particles,).
     """
 
-    def __init__(self, links: NDArray[np.int64], particles: int, semcons: int, seed: int) -> None:
+    def __init__(self, links: NDArray[np.int64], particles: int, semcons: int, focus: NDArray[np.float64], seed: int) -> None:
         order = np.lexsort((links[:, 2], links[:, 1], links[:, 0]))
         self.links = links[order].astype(np.int32)
         self.particles, self.semcons = particles, semcons
         self.control = ControlTokens(particles + semcons)
         self.offsets = np.searchsorted(self.links[:, 0], np.arange(particles + 1)).astype(np.int64)
         self.random = np.random.default_rng(seed)
+        self.domains = SampledDomains(
+            self.links, self.offsets, semcons, focus[:particles], np.random.default_rng([seed, 1]), GOAL_PARTICLES, GOAL_SEMCONS
+        )
         self._queue = np.zeros(0, np.int64)
 
     def _next_links(self, n: int) -> NDArray[np.int64]:
@@ -55,6 +77,36 @@ class SequenceSampler:
         """A uniformly drawn link number of each particle (every particle asked for must have one)."""
         low, high = self.offsets[particle], self.offsets[particle + 1]
         return low + (self.random.random(particle.shape) * (high - low)).astype(np.int64)
+
+    def _step(self, particle: NDArray[np.int32], domain: NDArray[np.int64]) -> NDArray[np.int32]:
+        """A link of each particle, (n, 3): one that leads into its ``domain`` (-1: any will do) if a few draws find one."""
+        drawn = self.links[self._random_link_of(np.repeat(particle[:, None], STEP_CANDIDATES, axis=1))]
+        inside = self.domains.holds(domain[:, None], drawn[..., 2])
+        return np.asarray(drawn[np.arange(len(particle)), np.argmax(inside, axis=1)], np.int32)  # the first inside, else the first
+
+    def _goals(self, n: int) -> Goals:
+        """What ``n`` walks are shown as their goals, and which domains they keep to."""
+        random, domains = self.random, self.domains
+        under_goal = random.random(n) < GOAL_SHARE
+        immediate = under_goal & (random.random(n) < IMMEDIATE_SHARE)
+        domain = np.where(under_goal, random.integers(0, domains.count, n), -1)
+        group = domain.copy()
+        # the group of an immediate goal is about a domain that holds its centre; where a few draws find none, it shows none
+        drawn = random.integers(0, domains.count, (n, 4 * STEP_CANDIDATES))
+        held = domains.holds(drawn, domains.centre[domain][:, None]) & (domains.size[drawn] > domains.size[domain][:, None])
+        found = held.any(axis=1) & (random.random(n) < 0.8)
+        group = np.where(immediate, np.where(found, drawn[np.arange(n), np.argmax(held, axis=1)], -1), group)
+        shown = group >= 0
+        semcons, particles = domains.semcons[group], domains.shown[group]
+        return Goals(
+            domain,
+            np.where(immediate, domains.centre[domain], -1),
+            shown,
+            semcons,
+            shown[:, None] & (semcons >= 0) & (random.random((n, 1)) < 0.9),
+            particles,
+            shown[:, None] & (particles >= 0),
+        )
 
     def queries(self, n: int, semcon_share: float = 0.06) -> Batch:
         """``n`` queries; a share of them predicts the semcon from the particle alone instead."""
@@ -79,31 +131,23 @@ class SequenceSampler:
         )
 
     def contexts(self, n: int) -> Batch:
-        """``n`` walks with goals, memory and personal particles, each present or not at random."""
+        """``n`` walks with goals, memory and personal particles, each present or not at random. Walks under a goal keep to its domain
+        where they can, which is what makes the goal's tokens worth attending to."""
         random, control = self.random, self.control
-        first = self.links[self._next_links(n)]
+        goals = self._goals(n)
         walk = np.empty((n, 1 + 2 * HOPS), np.int32)
+        first = self.links[self._next_links(n)]
+        at_goal = np.flatnonzero(goals.domain >= 0)
+        starts = self.domains.members(random, goals.domain[at_goal])
+        outside = random.random(len(starts)) < EDGE_SHARE  # from a neighbour, which may be just outside
+        starts[outside] = self.links[self._random_link_of(starts[outside]), 2]
+        first[at_goal] = self._step(starts, goals.domain[at_goal])
         walk[:, 0], walk[:, 1], walk[:, 2] = first[:, 0], first[:, 1] + self.particles, first[:, 2]
         for hop in range(1, HOPS):
-            step = self.links[self._random_link_of(walk[:, 2 * hop])]
+            step = self._step(walk[:, 2 * hop], goals.domain)
             walk[:, 2 * hop + 1], walk[:, 2 * hop + 2] = step[:, 1] + self.particles, step[:, 2]
         hops = random.integers(1, HOPS + 1, n)
         walk_valid = np.arange(1 + 2 * HOPS)[None, :] < (1 + 2 * hops)[:, None]
-
-        def near(count: int, far: float) -> NDArray[np.int32]:
-            """Particles one or two links from the walk (a share ``far`` anywhere), (n, count)."""
-            node = walk[np.arange(n)[:, None], 2 * random.integers(0, hops[:, None] + 1, (n, count))]
-            one = self.links[self._random_link_of(node), 2]
-            two = self.links[self._random_link_of(one), 2]
-            pick = np.where(random.random((n, count)) < 0.6, one, two)
-            return np.where(random.random((n, count)) < far, random.integers(0, self.particles, (n, count)), pick).astype(np.int32)
-
-        goal = random.random(n) < 0.6
-        hop_semcon = walk[np.arange(n)[:, None], 1 + 2 * random.integers(0, hops[:, None], (n, GOAL_SEMCONS))]
-        other = random.integers(0, self.semcons, hop_semcon.shape) + self.particles
-        goal_semcons = np.where(random.random(hop_semcon.shape) < 0.2, other, hop_semcon)
-        goal_semcons_valid = goal[:, None] & (np.arange(GOAL_SEMCONS) < random.integers(0, GOAL_SEMCONS + 1, n)[:, None])
-        goal_particles_valid = goal[:, None] & (np.arange(GOAL_PARTICLES) < random.integers(1, GOAL_PARTICLES + 1, n)[:, None])
 
         memory = random.random(n) < 0.5
         anchor = walk[np.arange(n)[:, None], 2 * random.integers(0, hops[:, None] + 1, (n, FACTS))]
@@ -116,8 +160,13 @@ class SequenceSampler:
         facts[..., 1] += self.particles
         facts_valid = memory[:, None] & (np.arange(FACTS) < random.integers(1, FACTS + 1, n)[:, None])
 
-        personal = random.random(n) < 0.5
-        personal_valid = personal[:, None] & (np.arange(PERSONAL_PARTICLES) < random.integers(1, PERSONAL_PARTICLES + 1, n)[:, None])
+        # the personal layer: the immediate goal's centre, and where the walk starts
+        personal = np.stack([goals.centre, walk[:, 0]], axis=1).astype(np.int32)
+        no_centre = goals.centre < 0
+        other = random.random(n) < 0.5  # steering names particles that have nothing to do with a goal
+        personal[no_centre, 0] = self.links[self._random_link_of(walk[no_centre, 0]), 2]
+        personal_valid = np.stack([~no_centre | (other & (goals.domain < 0)), random.random(n) < 0.7], axis=1)
+        personal_valid &= personal_valid[:, :1] | (random.random((n, 1)) < 0.5)
 
         def constant(token: int, on: NDArray[np.bool_] | None = None) -> tuple[NDArray[np.int32], NDArray[np.bool_]]:
             return np.full((n, 1), token, np.int32), np.ones((n, 1), bool) if on is None else on[:, None]
@@ -126,16 +175,16 @@ class SequenceSampler:
             [constant(token) for token in system_tokens(control)],
             [
                 constant(control["<group>"]),
-                constant(control["<instrumental>"], goal),
-                (goal_semcons, goal_semcons_valid),
-                (near(GOAL_PARTICLES, 0.15), goal_particles_valid),
+                constant(control["<instrumental>"], goals.shown),
+                (goals.semcons + self.particles, goals.semcons_valid),
+                (goals.particles, goals.particles_valid),
                 constant(control["<memory>"], memory),
                 (facts.reshape(n, -1), np.repeat(facts_valid, 3, axis=1)),
             ],
             [
                 constant(control["<personal>"]),
-                constant(control["<immediate>"], personal),
-                (near(PERSONAL_PARTICLES, 0.15), personal_valid),
+                constant(control["<immediate>"], np.asarray(personal_valid.any(axis=1), bool)),
+                (personal, personal_valid),
             ],
             [(walk, walk_valid)],
         ]

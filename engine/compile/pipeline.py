@@ -31,6 +31,7 @@ from engine.model.context import CONTROL_TOKENS
 Progress = Callable[[str, float], None]
 FORMATS = ("auto", "triples", "wordnet")
 LATER_FORMATS = ("vault", "cyberlinks")
+NAME_CELLS = 1 << 31  # particles × name features that fine-tuning holds in memory, two bytes each
 STAGE_VERSION = 2  # of what the stages compute: raise it when that changes
 
 
@@ -167,6 +168,7 @@ def compile_source(options: CompileOptions, progress: Progress | None = None) ->
     everything = vocabulary_focus(graph, focus.values, len(CONTROL_TOKENS))
     if options.finetune > 0 or options.finetune_steps > 0:
         from engine.compile.finetune import Recipe, finetune
+        from engine.compile.names import name_features
 
         started = time.monotonic()
         weights = finetune(
@@ -180,6 +182,7 @@ def compile_source(options: CompileOptions, progress: Progress | None = None) ->
             options.seed,
             lambda step, share, loss: report(f"fine-tune step {step} loss {loss:.3f}", share),
             steps=options.finetune_steps,
+            names=name_features(graph.names or [[label] for label in graph.particles], NAME_CELLS // graph.particle_count),
         )
         basis = "tuned"
         timed("finetune", started)

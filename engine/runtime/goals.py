@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from engine.compile.layout import GOAL_PARTICLES, GOAL_SEMCONS
 from engine.errors import UserError
+from engine.graph.domain import common_semcons, shown_particles
 from engine.runtime.snapshot import GoalInfo
 from engine.runtime.world import World, neighbourhood
 
@@ -85,11 +86,10 @@ class GoalTree:
         """An instrumental goal: extract implicit links in the neighbourhood of ``centres``, for one group."""
         self._check_parent(parent, TERMINAL)
         domain = neighbourhood(self.world, centres, min(DOMAIN_PARTICLES, self.world.particles))
-        shown = tuple(dict.fromkeys([*centres, *_most_focused(self.world, domain, GOAL_PARTICLES)]))[:GOAL_PARTICLES]
+        shown = shown_particles(self.world.focus, domain, centres, GOAL_PARTICLES)
+        semcons = common_semcons(self.world.roles, domain, GOAL_SEMCONS)
         title = f"extract implicit links around {self._names(centres)}"
-        return self._append(
-            Goal(len(self.goals), parent, INSTRUMENTAL, EXTRACT, title, _common_semcons(self.world, domain), shown, domain, group)
-        )
+        return self._append(Goal(len(self.goals), parent, INSTRUMENTAL, EXTRACT, title, semcons, shown, domain, group))
 
     def add_immediate(self, parent: int, centres: Sequence[int]) -> Goal:
         """An immediate goal: find links around ``centres``. It belongs to its parent's group."""
@@ -172,19 +172,6 @@ def _trend(history: Sequence[float]) -> float:
         return 0.0
     first, last = history[-DRIFT_WINDOW], history[-1]
     return last - first if math.isfinite(first) and math.isfinite(last) else 0.0
-
-
-def _most_focused(world: World, domain: NDArray[np.int64], count: int) -> list[int]:
-    return [int(particle) for particle in domain[np.argsort(-world.focus[domain], kind="stable")[:count]]]
-
-
-def _common_semcons(world: World, domain: NDArray[np.int64]) -> tuple[int, ...]:
-    """The semcons most particles of the domain take part in."""
-    if not world.semcons or not len(domain):
-        return ()
-    share = world.roles[domain].sum(axis=0)
-    order = np.argsort(-share, kind="stable")[:GOAL_SEMCONS]
-    return tuple(int(semcon) for semcon in order if share[semcon])
 
 
 def default_domains(world: World, groups: int, immediate: int) -> list[tuple[int, list[int]]]:

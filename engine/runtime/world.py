@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from engine.graph import domain
 from engine.graph.cybergraph import both_directions
 
 if TYPE_CHECKING:
@@ -181,20 +182,4 @@ class World:
 
 def neighbourhood(world: World, centres: Sequence[int], limit: int) -> NDArray[np.int64]:
     """Particles reached from ``centres`` breadth first, at most ``limit``, ascending. In a ring the best focus comes first."""
-    frontier = np.unique(np.asarray(centres, np.int64))[:limit]
-    seen = np.zeros(world.particles, bool)
-    seen[frontier] = True
-    count = len(frontier)
-    while len(frontier) and count < limit:
-        starts, stops = world.offsets[frontier], world.offsets[frontier + 1]
-        lengths = stops - starts
-        rows = np.repeat(starts - np.concatenate([[0], np.cumsum(lengths)[:-1]]), lengths) + np.arange(lengths.sum())
-        ring = np.unique(world.target[rows]).astype(np.int64)
-        ring = ring[~seen[ring]]
-        if count + len(ring) > limit:
-            order = np.argsort(-world.focus[ring], kind="stable")[: limit - count]
-            ring = np.sort(ring[order])
-        seen[ring] = True
-        count += len(ring)
-        frontier = ring
-    return np.flatnonzero(seen)
+    return domain.neighbourhood(world.offsets, world.target, world.focus, centres, limit)
