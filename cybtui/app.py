@@ -8,13 +8,14 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any, ClassVar, TypeVar
 
-from textual import work
+from textual import events, work
 from textual.app import App, SystemCommand
 from textual.filter import NoColor
 from textual.screen import Screen
 
 from cybtui.actions import ACTIONS, BY_ID
 from cybtui.glyphs import ASCII, UNICODE
+from cybtui.pauses import Pauses
 from cybtui.screens.help import Help
 from cybtui.screens.main import ORDER, MainScreen
 from cybtui.text import safe
@@ -28,7 +29,10 @@ from engine.runtime import commands as c
 
 SourceFactory = Callable[[], c.Source]
 PaneKind = TypeVar("PaneKind", bound=Pane)
-FOCUSED_SECONDS, OTHERS_SECONDS = 0.05, 0.25
+FOCUSED_SECONDS = 0.05
+TURNS = 5  # panes without the focus are drawn at every fifth poll, and half of them later: one long paint would hold up a key
+HALVES = (0, 2)
+AFTER_KEY_TURNS = 2  # what follows a selection is drawn so many polls after the key, so that a held key does not pay for it each time
 ERROR_TIMEOUT = 8.0
 
 
@@ -54,10 +58,12 @@ class Console(App[int]):
         self.failure = ""
         if self.no_color:
             self._filters = [NoColor()]  # Textual's own choice is shades of grey, which are colours too
+        self.pauses = Pauses()
         self.view = View(palette(self.current_theme, not self.no_color), ASCII if ascii_only else UNICODE)
         self.receipts: list[c.Receipt] = []
-        self._note, self._note_kind = "opening the model", "wait"
-        self._others_at = 0.0
+        self._note, self._note_kind, self._note_is_new = "opening the model", "wait", True
+        self._turn = 0
+        self._following: int | None = None  # polls until what follows the selection is drawn
         self._frames: deque[float] = deque(maxlen=40)
         self._seen: tuple[object, ...] = ()
         self._themes: list[str] = []
@@ -99,6 +105,7 @@ class Console(App[int]):
 
     def use(self, source: c.Source) -> None:
         """Takes the source that was opened."""
+        self.pauses.begin()
         self.view.source = source
         self.note("? help, ctrl+p finds any action")
 
@@ -112,31 +119,45 @@ class Console(App[int]):
         """The source, once it is open."""
         return self.view.source
 
+    async def on_event(self, event: events.Event) -> None:
+        if isinstance(event, events.InputEvent):
+            self.pauses.key()
+        await super().on_event(event)
+
+    def on_unmount(self) -> None:
+        self.pauses.end()
+
     # ---- drawing ---------------------------------------------------------------------------------------------------
 
     def poll(self) -> None:
-        """Takes the newest snapshot; the focused pane is drawn at once, others four times a second."""
+        """Takes the newest snapshot; the focused pane is drawn at once, others in turns, four times a second."""
         view, source = self.view, self.view.source
         if source is not None:
             view.snapshot = source.snapshot()
             self.failure = view.snapshot.error
         self._settle()
-        now = time.monotonic()
+        if len(self.screen_stack) == 1:  # an open dialogue would be frozen, and never collected
+            self.pauses.rest()
         main = self._main
         if not main.ready:
             return
-        others = now - self._others_at >= OTHERS_SECONDS
+        self._turn = (self._turn + 1) % TURNS
+        if self._following is not None:
+            self._following -= 1
+        everything = self._following == 0
+        if everything:
+            self._following = None
+        visible, current = main.shown_panes(), main.current
+        for pane in main.panes():
+            if pane.id in visible and (everything or pane.id == current or HALVES[pane.NUMBER % 2] == self._turn):
+                pane.update()
+        now = time.monotonic()
         seen = (id(view.snapshot), view.version)
-        if seen != self._seen or others:
-            visible, current = main.shown_panes(), main.current
-            for pane in main.panes():
-                if pane.id in visible and (others or pane.id == current):
-                    pane.update()
-            if seen != self._seen:
-                self._frames.append(now)
-            self._seen = seen
-        if others:
-            self._others_at = now
+        if seen != self._seen:
+            self._frames.append(now)
+        self._seen = seen
+        if self._turn == 0 or self._note_is_new:
+            self._note_is_new = False
             recent = [moment for moment in self._frames if moment > now - 1.0]
             main.query_one("#status", StatusLine).refresh_status(self._note, self._note_kind, len(recent))
 
@@ -162,8 +183,7 @@ class Console(App[int]):
 
     def note(self, text: str, kind: str = "") -> None:
         """Puts a text into the status line."""
-        self._note, self._note_kind = text, kind
-        self._others_at = 0.0
+        self._note, self._note_kind, self._note_is_new = text, kind, True
 
     def toast(self, text: str) -> None:
         """Tells of something that did not work."""
@@ -208,7 +228,8 @@ class Console(App[int]):
         self.action_do(event.action)
 
     def on_pane_selected(self) -> None:
-        self.redraw()
+        if self._following is None:
+            self._following = AFTER_KEY_TURNS
 
     def go(self, step: int) -> None:
         """Focus goes to another pane, among those on show where there are several."""
