@@ -352,6 +352,7 @@ class Runtime:
 
     def _unsaved(self, error: Exception) -> None:
         self._say("warning", f"the session is in memory only: {self._path} cannot be written ({error})")
+        self._snapshot = replace(self._snapshot, log=tuple(self._log))  # the loop may have ended: nobody takes another picture
 
     def _set_running(self, running: bool) -> None:
         self._running = running
