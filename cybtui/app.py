@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import signal
 import threading
 import time
 from collections import deque
@@ -26,14 +29,17 @@ from cybtui.widgets.pane import Pane
 from cybtui.widgets.status import KeysLine, StatusLine
 from engine.errors import UserError
 from engine.runtime import commands as c
+from engine.runtime.snapshot import Snapshot
 
 SourceFactory = Callable[[], c.Source]
 PaneKind = TypeVar("PaneKind", bound=Pane)
 FOCUSED_SECONDS = 0.05
 TURNS = 5  # panes without the focus are drawn at every fifth poll, and half of them later: one long paint would hold up a key
 HALVES = (0, 2)
+WARNINGS = 5  # lines at the end of the log that are looked through
 AFTER_KEY_TURNS = 2  # what follows a selection is drawn so many polls after the key, so that a held key does not pay for it each time
 ERROR_TIMEOUT = 8.0
+SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
 
 
 class Console(App[int]):
@@ -66,6 +72,8 @@ class Console(App[int]):
         self._following: int | None = None  # polls until what follows the selection is drawn
         self._frames: deque[float] = deque(maxlen=40)
         self._seen: tuple[object, ...] = ()
+        self._signals: list[int] = []
+        self.warned = 0  # sequence number of the last warning that was told
         self._themes: list[str] = []
         self._main = MainScreen(self.view)
 
@@ -88,6 +96,7 @@ class Console(App[int]):
             self.theme = wanted
         self._use_theme()
         self.set_class(self.ascii_only, "ascii-only")
+        self._catch_signals()
         self.set_interval(FOCUSED_SECONDS, self.poll)
         self.open_source()
 
@@ -126,6 +135,15 @@ class Console(App[int]):
 
     def on_unmount(self) -> None:
         self.pauses.end()
+        for number in self._signals:
+            asyncio.get_running_loop().remove_signal_handler(number)
+
+    def _catch_signals(self) -> None:
+        """Whoever ends the process, or closes its terminal, leaves as ``quit`` does: session saved, terminal restored."""
+        with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):  # Windows, or not the main thread
+            for number in SIGNALS:
+                asyncio.get_running_loop().add_signal_handler(number, self.leave, 128 + number)
+                self._signals.append(number)
 
     # ---- drawing ---------------------------------------------------------------------------------------------------
 
@@ -135,6 +153,7 @@ class Console(App[int]):
         if source is not None:
             view.snapshot = source.snapshot()
             self.failure = view.snapshot.error
+            self._warn(view.snapshot)
         self._settle()
         if len(self.screen_stack) == 1:  # an open dialogue would be frozen, and never collected
             self.pauses.rest()
@@ -188,6 +207,13 @@ class Console(App[int]):
     def toast(self, text: str) -> None:
         """Tells of something that did not work."""
         self.notify(safe(text), severity="warning", timeout=ERROR_TIMEOUT, markup=False)
+
+    def _warn(self, snapshot: Snapshot) -> None:
+        """Warnings of the log are told wherever the log is."""
+        for line in snapshot.log[-WARNINGS:]:
+            if line.kind == "warning" and line.sequence > self.warned:
+                self.warned = line.sequence
+                self.toast(line.text)
 
     def send(self, command: c.Command) -> None:
         """Submits a command; its receipt is shown when it is applied or refused."""
@@ -269,11 +295,11 @@ class Console(App[int]):
             if action.id != "palette":
                 yield SystemCommand(f"{action.group}: {action.title}", action.help, lambda name=action.id: self.action_do(name))
 
-    def leave(self) -> None:
+    def leave(self, status: int = 0) -> None:
         """Stops the runtime and leaves; the session is written while the screen closes."""
         if self.view.source is not None:
             threading.Thread(target=self.view.source.close, daemon=True).start()
-        self.exit(1 if self.failure else 0)
+        self.exit(1 if self.failure else status)
 
     async def action_quit(self) -> None:
         """Textual's own way out goes the same way."""
