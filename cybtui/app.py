@@ -140,7 +140,7 @@ class Console(App[int]):
 
     def _catch_signals(self) -> None:
         """Whoever ends the process, or closes its terminal, leaves as ``quit`` does: session saved, terminal restored."""
-        with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):  # Windows, or not the main thread
+        with contextlib.suppress(RuntimeError, ValueError):  # not the main thread, or a system without them
             for number in SIGNALS:
                 asyncio.get_running_loop().add_signal_handler(number, self.leave, 128 + number)
                 self._signals.append(number)
