@@ -18,6 +18,7 @@ from textual.screen import Screen
 
 from cybtui.actions import ACTIONS, BY_ID
 from cybtui.glyphs import ASCII, UNICODE
+from cybtui.key_order import KeyOrder
 from cybtui.pauses import Pauses
 from cybtui.screens.help import Help
 from cybtui.screens.main import ORDER, MainScreen
@@ -37,7 +38,7 @@ FOCUSED_SECONDS = 0.05
 TURNS = 5  # panes without the focus are drawn at every fifth poll, and half of them later: one long paint would hold up a key
 HALVES = (0, 2)
 WARNINGS = 5  # lines at the end of the log that are looked through
-AFTER_KEY_TURNS = 2  # what follows a selection is drawn so many polls after the key, so that a held key does not pay for it each time
+AFTER_KEY_TURNS = 2  # what follows a selection is drawn so many polls after the last key, or in its turn
 ERROR_TIMEOUT = 8.0
 SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
 
@@ -52,6 +53,7 @@ class Console(App[int]):
     App.ascii-only Pane { border: ascii $foreground 18%; scrollbar-size-vertical: 0; }
     App.ascii-only Pane:focus { border: ascii $accent; }
     App.ascii-only #box, App.ascii-only #page { border: ascii $accent; scrollbar-size-vertical: 0; }
+    ToastRack { margin-bottom: 2; }  /* receipts stay in sight */
     Toast { background: $panel; color: $foreground; }
     """
     BINDINGS: ClassVar[list[Any]] = []
@@ -72,6 +74,7 @@ class Console(App[int]):
         self._following: int | None = None  # polls until what follows the selection is drawn
         self._frames: deque[float] = deque(maxlen=40)
         self._seen: tuple[object, ...] = ()
+        self._keys = KeyOrder(self, super().on_event)
         self._signals: list[int] = []
         self.warned = 0  # sequence number of the last warning that was told
         self._themes: list[str] = []
@@ -96,6 +99,7 @@ class Console(App[int]):
             self.theme = wanted
         self._use_theme()
         self.set_class(self.ascii_only, "ascii-only")
+        self._keys.start()
         self._catch_signals()
         self.set_interval(FOCUSED_SECONDS, self.poll)
         self.open_source()
@@ -131,9 +135,13 @@ class Console(App[int]):
     async def on_event(self, event: events.Event) -> None:
         if isinstance(event, events.InputEvent):
             self.pauses.key()
-        await super().on_event(event)
+        if isinstance(event, events.Key | events.Paste) and not event.is_forwarded:
+            self._keys.put(event)
+        else:
+            await super().on_event(event)
 
     def on_unmount(self) -> None:
+        self._keys.stop()
         self.pauses.end()
         for number in self._signals:
             asyncio.get_running_loop().remove_signal_handler(number)
@@ -254,8 +262,7 @@ class Console(App[int]):
         self.action_do(event.action)
 
     def on_pane_selected(self) -> None:
-        if self._following is None:
-            self._following = AFTER_KEY_TURNS
+        self._following = AFTER_KEY_TURNS
 
     def go(self, step: int) -> None:
         """Focus goes to another pane, among those on show where there are several."""

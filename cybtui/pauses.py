@@ -11,7 +11,7 @@ import gc
 import sys
 import time
 
-THRESHOLDS = (10_000, 1_000, 1_000)  # under a held key only the youngest objects are collected, about 1 µs each
+THRESHOLDS = (3_000, 100_000, 1_000)  # under a held key only the youngest objects are collected, 1 to 3 µs each
 SWITCH_SECONDS = 0.001
 REST_SECONDS = 0.7  # without a key
 SETTLE_SECONDS = 2.0

@@ -91,7 +91,7 @@ class AgentsPane(Pane):
         names = {"id": "agent", "confidence": "confidence", "depth": "depth", "tokens": "tokens", "pages": "pages", "state": "state"}
         title: Line = [("  ", p.dim)]
         for name, cells, right in self._columns(width):
-            key = {"agent": "id", "links": "accepted"}.get(name, name)
+            key = {"agent": "id", "links": "accepted", "sure": "confidence"}.get(name, name)
             here = SORTS[self.sort] == key
             shown = names.get(name, name) + (g.sorted if here else "")
             title.append((fit(shown, cells, right) + " ", p.accent if here else p.dim))
@@ -99,10 +99,11 @@ class AgentsPane(Pane):
 
     def _columns(self, width: int) -> list[tuple[str, int, bool]]:
         """(name, cells, right-aligned) of the columns that fit, in order."""
-        columns = [("agent", 6, False), ("state", 9, False), ("depth", 6, False), ("confidence", 10, False), ("tokens", 6, True)]
+        columns = [("agent", 6, False), ("state", 9, False), ("depth", 6, False)]
         room = width - 2 - sum(cells + 1 for _, cells, _ in columns)
-        for name, cells, right in (("pages", 8, True), ("links", 6, True)):
-            if room > cells:
+        sure = ("confidence", 10, False) if room >= 10 else ("sure", 4, True)
+        for name, cells, right in (sure, ("tokens", 6, True), ("pages", 8, True), ("links", 6, True)):
+            if room >= cells:
                 columns.append((name, cells, right))
                 room -= cells + 1
         if room >= 8:
@@ -129,6 +130,7 @@ class AgentsPane(Pane):
             "state": [(fit(f"{g.states[state]} {AGENT_STATES[state]}", 9), style)],
             "depth": [(fit(f"{g.level(depth, levels)} {depth or g.dash}{bounds}", 6), level)],
             "confidence": [(g.meter(chance, 5), level), (f" {percent(chance)}", p.text)],
+            "sure": [(percent(chance), p.text)],
             "tokens": [(fit(count(int(table.generated[row])), 6, right=True), p.text)],
             "pages": [(fit(f"{table.pages_private[row]}+{table.pages_shared[row]}", 8, right=True), p.dim)],
             "links": [(fit(f"{table.accepted[row]}/{table.proposed[row]}", 6, right=True), p.dim)],

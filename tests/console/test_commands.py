@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from textual import events
+
 from cybtui.actions import ACTIONS
 from cybtui.app import Console
 from engine.runtime import commands as c
@@ -57,6 +59,31 @@ async def test_keys_become_commands() -> None:
             await pilot.press(*keys)
             await pilot.pause(0.02)
             assert source.sent == [command], name
+
+
+FAST = [
+    (["1", "s", "backspace", "1", "5", "enter"], c.Spawn(15, 1, -1)),
+    (["w", *"mine", "backspace", "d", "enter"], c.SaveSession("mind")),
+    (["1", "h", *["backspace"] * 8, *"1,2", "enter"], c.SetPolicy(1, thresholds=(1.0, 2.0))),
+    (["1", "K", "y"], c.Kill((1,))),
+    (["1", "t", *"x, ca", "tab", "enter"], c.Steer((1,), "x, cat")),
+]
+
+
+async def test_keys_typed_ahead_stay_in_order() -> None:
+    source = SyntheticSource()
+    app = Console(lambda: source)
+    async with app.run_test(size=(100, 32)) as pilot:
+        await ready(pilot, app)
+        app.view.agent = 1
+        for keys, _ in FAST:
+            for key in keys:
+                app.post_message(events.Key(key, {" ": " ", ",": ","}.get(key, key if len(key) == 1 else None)))
+        for _ in range(200):
+            await pilot.pause(0.02)
+            if len(source.sent) == len(FAST):
+                break
+        assert source.sent == [command for _, command in FAST]
 
 
 async def test_escape_and_no_send_nothing() -> None:
