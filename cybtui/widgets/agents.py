@@ -81,9 +81,10 @@ class AgentsPane(Pane):
         p, g, table = self.view.palette, self.view.glyphs, snapshot.agents
         states = np.bincount(table.state, minlength=len(AGENT_STATES))
         line: Line = [(f"{len(table.id):,} agents", p.strong)]
-        for state, style in ((2, p.good), (1, p.dim), (3, p.warning), (4, p.bad)):
-            if states[state]:
-                line.append((f"  {g.states[state]} {states[state]:,} {AGENT_STATES[state]}", style))
+        present = [(state, style) for state, style in ((2, p.good), (1, p.dim), (3, p.warning), (4, p.bad)) if states[state]]
+        words = sum(len(f"  * {states[state]:,} {AGENT_STATES[state]}") for state, _ in present) + len(line[0][0]) <= width
+        for state, style in present:
+            line.append((f"  {g.states[state]} {states[state]:,}" + (f" {AGENT_STATES[state]}" if words else ""), style))
         if self.filter:
             line.append((f"  filter {safe(self.filter)!r}: {len(self._order):,}", p.accent))
         if self.view.marks:
@@ -127,7 +128,7 @@ class AgentsPane(Pane):
         label = self.view.source.label(token) if token >= 0 and self.view.source else ""
         cells: dict[str, Line] = {
             "agent": [(fit(table.name[row], 6), p.text)],
-            "state": [(fit(f"{g.states[state]} {AGENT_STATES[state]}", 9), style)],
+            "state": [(fit(f"{g.states[state]} {AGENT_STATES[state]}"[:9], 9), style)],
             "depth": [(fit(f"{g.level(depth, levels)} {depth or g.dash}{bounds}", 6), level)],
             "confidence": [(g.meter(chance, 5), level), (f" {percent(chance)}", p.text)],
             "sure": [(percent(chance), p.text)],
