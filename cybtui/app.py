@@ -74,7 +74,7 @@ class Console(App[int]):
         self._following: int | None = None  # polls until what follows the selection is drawn
         self._frames: deque[float] = deque(maxlen=40)
         self._seen: tuple[object, ...] = ()
-        self._keys = KeyOrder(self, super().on_event)
+        self.keys = KeyOrder(self, super().on_event)
         self._signals: list[int] = []
         self.warned = 0  # sequence number of the last warning that was told
         self._themes: list[str] = []
@@ -99,7 +99,7 @@ class Console(App[int]):
             self.theme = wanted
         self._use_theme()
         self.set_class(self.ascii_only, "ascii-only")
-        self._keys.start()
+        self.keys.start()
         self._catch_signals()
         self.set_interval(FOCUSED_SECONDS, self.poll)
         self.open_source()
@@ -136,12 +136,12 @@ class Console(App[int]):
         if isinstance(event, events.InputEvent):
             self.pauses.key()
         if isinstance(event, events.Key | events.Paste) and not event.is_forwarded:
-            self._keys.put(event)
+            self.keys.put(event)
         else:
             await super().on_event(event)
 
     def on_unmount(self) -> None:
-        self._keys.stop()
+        self.keys.stop()
         self.pauses.end()
         for number in self._signals:
             asyncio.get_running_loop().remove_signal_handler(number)

@@ -43,6 +43,11 @@ class KeyOrder:
         """Queues a key or a paste."""
         self._waiting.put_nowait(event)
 
+    async def done(self) -> None:
+        """Waits until every key so far has done what it does."""
+        await _reached(self.app)
+        await self._waiting.join()
+
     async def _run(self) -> None:
         while True:
             event = await self._waiting.get()
@@ -50,6 +55,7 @@ class KeyOrder:
             for _ in range(ROUNDS):
                 for node in (self.app.focused or self.app.screen).ancestors_with_self:
                     await _reached(node)
+            self._waiting.task_done()
 
 
 async def _reached(node: MessagePump) -> None:

@@ -174,8 +174,7 @@ class Pane(ScrollView, can_focus=True):
         else:
             return
         self.set_reactive(type(self).scroll_target_y, self.scroll_y)
-        if self.show_vertical_scrollbar:
-            self.vertical_scrollbar.position = self.scroll_y
+        self.vertical_scrollbar.position = self.scroll_y  # also where the bar is about to be shown
 
     def render_line(self, y: int) -> Strip:
         if not self._strips:

@@ -9,8 +9,8 @@ import pytest
 
 from cybtui import pauses
 from cybtui.app import Console
+from tests.console.driver import press, ready, until
 from tests.console.synthetic_source import SyntheticSource
-from tests.console.test_commands import ready
 
 
 def test_collections_wait_for_rest(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -35,8 +35,8 @@ def test_collections_wait_for_rest(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_the_interpreter_is_left_as_it_was() -> None:
     before = gc.get_threshold(), sys.getswitchinterval()
     app = Console(SyntheticSource)
-    async with app.run_test(size=(120, 40)) as pilot:
-        await ready(pilot, app)
+    async with app.run_test(size=(120, 40)):
+        await ready(app)
         assert gc.get_threshold() == pauses.THRESHOLDS
     assert (gc.get_threshold(), sys.getswitchinterval()) == before
     assert gc.get_freeze_count() == 0
@@ -44,12 +44,8 @@ async def test_the_interpreter_is_left_as_it_was() -> None:
 
 async def test_what_follows_a_selection_is_drawn_a_moment_later() -> None:
     app = Console(SyntheticSource)
-    async with app.run_test(size=(160, 50)) as pilot:
-        await ready(pilot, app)
-        await pilot.press("1", "down")
+    async with app.run_test(size=(160, 50)):
+        await ready(app)
+        await press(app, "1", "down")
         chosen = app.view.agent
-        for _ in range(50):
-            await pilot.pause(0.02)
-            if str(app._main.query_one("#stream").border_title).endswith(f"a{chosen}"):
-                return
-        raise AssertionError("the stream did not follow")
+        await until(lambda: str(app._main.query_one("#stream").border_title).endswith(f"a{chosen}"))

@@ -19,8 +19,8 @@ import pytest
 
 from cybtui.app import Console
 from cybtui.screens.main import ORDER
+from tests.console.driver import press, ready, resting
 from tests.console.synthetic_source import SyntheticSource
-from tests.console.test_commands import ready
 
 FOLDER = Path(__file__).with_name("snapshots")
 UPDATE = os.environ.get("CYBTUI_UPDATE_SNAPSHOTS") == "1"
@@ -60,8 +60,9 @@ def differences(golden: str, now: str) -> str:
     changed = list(difflib.unified_diff(lines_of(golden), lines_of(now), "was", "is", lineterm="", n=0))
     if changed:
         return "\n".join(changed)
-    styles = difflib.unified_diff(golden.splitlines(), now.splitlines(), "was", "is", lineterm="", n=0)
-    return "the text is the same, styles differ:\n" + "\n".join(list(styles)[:20])
+    was, present = (svg.replace("><", ">\n<").splitlines() for svg in (golden, now))
+    styles = [line[:200] for line in difflib.unified_diff(was, present, "was", "is", lineterm="", n=0)]
+    return "the text is the same, styles differ:\n" + "\n".join(styles[:20])
 
 
 class Album:
@@ -95,24 +96,23 @@ async def test_panes_look_as_they_did(size: tuple[int, int], tmp_path: Path, mon
     album, name = Album(tmp_path), f"{size[0]}x{size[1]}"
     source = SyntheticSource(60)
     app = Console(lambda: source)
-    async with app.run_test(size=size) as pilot:
-        await ready(pilot, app)
+    async with app.run_test(size=size):
+        await ready(app)
         if size[0] > 80:
-            await pilot.press("1")
-            await pilot.pause(0.3)
+            await press(app, "1")
+            await resting(app)
             album.check(f"all-{name}", picture(app))
             app.zoom()
         for number, pane in enumerate(ORDER, 1):
-            await pilot.press(str(number))
-            app.redraw()
-            await pilot.pause(0.1)
+            await press(app, str(number))
+            await resting(app)
             album.check(f"{pane}-{name}", picture(app))
         if size == (120, 40):
             for key, page in (("question_mark", "help"), ("K", "confirm")):
-                await pilot.press("1", key)
-                await pilot.pause(0.1)
+                await press(app, "1", key)
+                await resting(app)
                 album.check(f"{page}-{name}", picture(app))
-                await pilot.press("escape")
+                await press(app, "escape")
     album.close()
 
 
@@ -122,10 +122,10 @@ async def test_other_looks(name: str, tmp_path: Path, monkeypatch: pytest.Monkey
     album = Album(tmp_path)
     source = SyntheticSource(60)
     app = Console(lambda: source, "" if name == "ascii" else f"cybtui-{name}", name == "ascii")
-    async with app.run_test(size=(160, 50)) as pilot:
-        await ready(pilot, app)
-        await pilot.press("1")
-        await pilot.pause(0.3)
+    async with app.run_test(size=(160, 50)):
+        await ready(app)
+        await press(app, "1")
+        await resting(app)
         album.check(f"{name}-160x50", picture(app))
     album.close()
 
