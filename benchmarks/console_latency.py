@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from textual import events
 
 from cybtui.app import Console
 from cybtui.console import close
@@ -57,7 +56,8 @@ async def measure(agents: int, keys: int, model: Path | None, size: tuple[int, i
             painted = sum(moment > begin for moment, _ in app.paints)
             share = (time.thread_time() - cpu) / watched
             ticks = app.view.snapshot.tick - tick
-            waits = [await _press(app, "down" if number % 40 < 20 else "up") for number in range(keys)]
+            span = min(20, max(1, agents - 1))
+            waits = [await _press(app, "down" if number % (2 * span) < span else "up") for number in range(keys)]
             rates = app.view.snapshot.rates
             close(app.source)
     return {
@@ -77,6 +77,8 @@ async def measure(agents: int, keys: int, model: Path | None, size: tuple[int, i
 
 async def _press(app: Watched, key: str) -> float:
     """Seconds from the key to the paint that shows another agent selected."""
+    from textual import events  # not before cybtui, which sets how often Textual paints
+
     before, start = app.view.agent, time.perf_counter()
     app.post_message(events.Key(key, None))
     while time.perf_counter() - start < KEY_TIMEOUT:

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import signal
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any, ClassVar, TypeVar
 
-from textual import work
+from textual import events, work
 from textual.app import App, SystemCommand
 from textual.filter import NoColor
 from textual.screen import Screen
 
 from cybtui.actions import ACTIONS, BY_ID
 from cybtui.glyphs import ASCII, UNICODE
+from cybtui.key_order import KeyOrder
+from cybtui.pauses import Pauses
 from cybtui.screens.help import Help
 from cybtui.screens.main import ORDER, MainScreen
 from cybtui.text import safe
@@ -25,11 +30,17 @@ from cybtui.widgets.pane import Pane
 from cybtui.widgets.status import KeysLine, StatusLine
 from engine.errors import UserError
 from engine.runtime import commands as c
+from engine.runtime.snapshot import Snapshot
 
 SourceFactory = Callable[[], c.Source]
 PaneKind = TypeVar("PaneKind", bound=Pane)
-FOCUSED_SECONDS, OTHERS_SECONDS = 0.05, 0.25
+FOCUSED_SECONDS = 0.05
+TURNS = 5  # panes without the focus are drawn at every fifth poll, and half of them later: one long paint would hold up a key
+HALVES = (0, 2)
+WARNINGS = 5  # lines at the end of the log that are looked through
+AFTER_KEY_TURNS = 2  # what follows a selection is drawn so many polls after the last key, or in its turn
 ERROR_TIMEOUT = 8.0
+SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
 
 
 class Console(App[int]):
@@ -42,6 +53,7 @@ class Console(App[int]):
     App.ascii-only Pane { border: ascii $foreground 18%; scrollbar-size-vertical: 0; }
     App.ascii-only Pane:focus { border: ascii $accent; }
     App.ascii-only #box, App.ascii-only #page { border: ascii $accent; scrollbar-size-vertical: 0; }
+    ToastRack { margin-bottom: 2; }  /* receipts stay in sight */
     Toast { background: $panel; color: $foreground; }
     """
     BINDINGS: ClassVar[list[Any]] = []
@@ -54,12 +66,17 @@ class Console(App[int]):
         self.failure = ""
         if self.no_color:
             self._filters = [NoColor()]  # Textual's own choice is shades of grey, which are colours too
+        self.pauses = Pauses()
         self.view = View(palette(self.current_theme, not self.no_color), ASCII if ascii_only else UNICODE)
         self.receipts: list[c.Receipt] = []
-        self._note, self._note_kind = "opening the model", "wait"
-        self._others_at = 0.0
+        self._note, self._note_kind, self._note_is_new = "opening the model", "wait", True
+        self._turn = 0
+        self._following: int | None = None  # polls until what follows the selection is drawn
         self._frames: deque[float] = deque(maxlen=40)
         self._seen: tuple[object, ...] = ()
+        self.keys = KeyOrder(self, super().on_event)
+        self._signals: list[int] = []
+        self.warned = 0  # sequence number of the last warning that was told
         self._themes: list[str] = []
         self._main = MainScreen(self.view)
 
@@ -82,6 +99,8 @@ class Console(App[int]):
             self.theme = wanted
         self._use_theme()
         self.set_class(self.ascii_only, "ascii-only")
+        self.keys.start()
+        self._catch_signals()
         self.set_interval(FOCUSED_SECONDS, self.poll)
         self.open_source()
 
@@ -99,6 +118,7 @@ class Console(App[int]):
 
     def use(self, source: c.Source) -> None:
         """Takes the source that was opened."""
+        self.pauses.begin()
         self.view.source = source
         self.note("? help, ctrl+p finds any action")
 
@@ -112,31 +132,59 @@ class Console(App[int]):
         """The source, once it is open."""
         return self.view.source
 
+    async def on_event(self, event: events.Event) -> None:
+        if isinstance(event, events.InputEvent):
+            self.pauses.key()
+        if isinstance(event, events.Key | events.Paste) and not event.is_forwarded:
+            self.keys.put(event)
+        else:
+            await super().on_event(event)
+
+    def on_unmount(self) -> None:
+        self.keys.stop()
+        self.pauses.end()
+        for number in self._signals:
+            asyncio.get_running_loop().remove_signal_handler(number)
+
+    def _catch_signals(self) -> None:
+        """Whoever ends the process, or closes its terminal, leaves as ``quit`` does: session saved, terminal restored."""
+        with contextlib.suppress(RuntimeError, ValueError):  # not the main thread, or a system without them
+            for number in SIGNALS:
+                asyncio.get_running_loop().add_signal_handler(number, self.leave, 128 + number)
+                self._signals.append(number)
+
     # ---- drawing ---------------------------------------------------------------------------------------------------
 
     def poll(self) -> None:
-        """Takes the newest snapshot; the focused pane is drawn at once, others four times a second."""
+        """Takes the newest snapshot; the focused pane is drawn at once, others in turns, four times a second."""
         view, source = self.view, self.view.source
         if source is not None:
             view.snapshot = source.snapshot()
             self.failure = view.snapshot.error
+            self._warn(view.snapshot)
         self._settle()
-        now = time.monotonic()
+        if len(self.screen_stack) == 1:  # an open dialogue would be frozen, and never collected
+            self.pauses.rest()
         main = self._main
         if not main.ready:
             return
-        others = now - self._others_at >= OTHERS_SECONDS
+        self._turn = (self._turn + 1) % TURNS
+        if self._following is not None:
+            self._following -= 1
+        everything = self._following == 0
+        if everything:
+            self._following = None
+        visible, current = main.shown_panes(), main.current
+        for pane in main.panes():
+            if pane.id in visible and (everything or pane.id == current or HALVES[pane.NUMBER % 2] == self._turn):
+                pane.update()
+        now = time.monotonic()
         seen = (id(view.snapshot), view.version)
-        if seen != self._seen or others:
-            visible, current = main.shown_panes(), main.current
-            for pane in main.panes():
-                if pane.id in visible and (others or pane.id == current):
-                    pane.update()
-            if seen != self._seen:
-                self._frames.append(now)
-            self._seen = seen
-        if others:
-            self._others_at = now
+        if seen != self._seen:
+            self._frames.append(now)
+        self._seen = seen
+        if self._turn == 0 or self._note_is_new:
+            self._note_is_new = False
             recent = [moment for moment in self._frames if moment > now - 1.0]
             main.query_one("#status", StatusLine).refresh_status(self._note, self._note_kind, len(recent))
 
@@ -162,12 +210,18 @@ class Console(App[int]):
 
     def note(self, text: str, kind: str = "") -> None:
         """Puts a text into the status line."""
-        self._note, self._note_kind = text, kind
-        self._others_at = 0.0
+        self._note, self._note_kind, self._note_is_new = text, kind, True
 
     def toast(self, text: str) -> None:
         """Tells of something that did not work."""
         self.notify(safe(text), severity="warning", timeout=ERROR_TIMEOUT, markup=False)
+
+    def _warn(self, snapshot: Snapshot) -> None:
+        """Warnings of the log are told wherever the log is."""
+        for line in snapshot.log[-WARNINGS:]:
+            if line.kind == "warning" and line.sequence > self.warned:
+                self.warned = line.sequence
+                self.toast(line.text)
 
     def send(self, command: c.Command) -> None:
         """Submits a command; its receipt is shown when it is applied or refused."""
@@ -208,7 +262,7 @@ class Console(App[int]):
         self.action_do(event.action)
 
     def on_pane_selected(self) -> None:
-        self.redraw()
+        self._following = AFTER_KEY_TURNS
 
     def go(self, step: int) -> None:
         """Focus goes to another pane, among those on show where there are several."""
@@ -248,11 +302,11 @@ class Console(App[int]):
             if action.id != "palette":
                 yield SystemCommand(f"{action.group}: {action.title}", action.help, lambda name=action.id: self.action_do(name))
 
-    def leave(self) -> None:
+    def leave(self, status: int = 0) -> None:
         """Stops the runtime and leaves; the session is written while the screen closes."""
         if self.view.source is not None:
             threading.Thread(target=self.view.source.close, daemon=True).start()
-        self.exit(1 if self.failure else 0)
+        self.exit(1 if self.failure else status)
 
     async def action_quit(self) -> None:
         """Textual's own way out goes the same way."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 
 from cybtui.app import Console, SourceFactory
 from engine.errors import UserError
@@ -42,7 +43,15 @@ def run_console(args: argparse.Namespace) -> int:
         close(app.source)
     if app.failure:
         raise UserError(app.failure)
+    for text in unsaved(app):
+        print(f"cybtui: {text}", file=sys.stderr)
     return int(status or app.return_code or 0)
+
+
+def unsaved(app: Console) -> list[str]:
+    """Warnings that came when the screen was gone: the operator must know that a session was not kept."""
+    log = app.source.snapshot().log if app.source is not None else ()
+    return [line.text for line in log if line.kind == "warning" and line.sequence > app.warned]
 
 
 def close(source: Source | None) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from typing import TextIO
 
 from engine.errors import UserError
 
@@ -40,17 +41,26 @@ def natural(text: str) -> int:
 
 def check_terminal() -> None:
     """Raises UserError where no full-screen interface can run."""
-    headless = "without a screen, use the same runtime as `cybtui run` (see `cybtui run --help`)"
-    if not all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout)):
-        raise UserError(f"the console needs a terminal, and standard input or output is not one; {headless}")
-    if os.environ.get("TERM", "") in ("", "dumb", "unknown"):
-        term = os.environ.get("TERM", "")
+    headless = "without a screen, use the same runtime as `cybtui run`, or as plain text with `cybtui --screen-reader`"
+    streams = {"input": sys.stdin, "output": sys.stdout}
+    missing = [name for name, stream in streams.items() if not _is_terminal(stream)]
+    term = os.environ.get("TERM", "")
+    if missing:
+        raise UserError(f"the console needs a terminal, and standard {' and '.join(missing)} is not one; {headless}")
+    if term in ("", "dumb", "unknown"):
         raise UserError(f"the console cannot draw on this terminal (TERM={term or 'unset'}); {headless}")
+    if not _is_terminal(sys.stderr):
+        raise UserError(f"the console is drawn on standard error, and that is not a terminal; {headless}")
+
+
+def _is_terminal(stream: TextIO | None) -> bool:
+    return stream is not None and stream.isatty()
 
 
 def run(args: argparse.Namespace) -> int:
-    """Opens the console; returns when the operator leaves."""
-    check_terminal()
+    """Opens the console; returns when the operator leaves. Plain text needs no terminal: lines come and go through pipes too."""
+    if not args.screen_reader:
+        check_terminal()
     from cybtui.console import run_console
 
     return run_console(args)

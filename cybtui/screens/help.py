@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+from rich.console import Group, RenderableType
+from rich.table import Table
 from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding
@@ -48,24 +50,33 @@ class Help(ModalScreen[None]):
     def on_mount(self) -> None:
         self.query_one("#page").focus()
 
-    def _text(self) -> Text:
+    def _text(self) -> Group:
         p = self.palette
-        text = Text("A swarm of agents works on one graph, one nested model and one memory pool.\n", style=p.text)
-        text.append("Commands act on the marked agents, else on the selected one.\n", p.dim)
+        parts: list[RenderableType] = [
+            Text("A swarm of agents works on one graph, one nested model and one memory pool.", p.text),
+            Text("Commands act on the marked agents, else on the selected one.", p.dim),
+        ]
         group = ""
         for action in ACTIONS:
             if action.group != group:
                 group = action.group
-                text.append(f"\n{group}\n", p.accent)
-            text.append(f"  {key_names(action):<16}", p.strong)
-            text.append(f"{action.title:<18}", p.text)
-            text.append(f"{action.help}\n", p.dim)
-        text.append("\nPanes\n", p.accent)
+                table = _table()
+                parts += [Text(f"\n{group}", p.accent), table]
+            table.add_row(Text(key_names(action), p.strong), Text(action.title, p.text), Text(action.help, p.dim))
+        table = _table()
         for number, (name, what) in enumerate(PANES, 1):
-            text.append(f"  {number} {name:<14}", p.strong)
-            text.append(f"{what}\n", p.dim)
-        return text
+            table.add_row(Text(str(number), p.strong), Text(name, p.text), Text(what, p.dim))
+        return Group(*parts, Text("\nPanes", p.accent), table)
 
     def action_leave(self) -> None:
         """Closes the page."""
         self.dismiss(None)
+
+
+def _table() -> Table:
+    """Columns of keys, name and explanation; the last one wraps within itself."""
+    table = Table.grid(padding=(0, 2, 0, 0))
+    for width in (12, 13):
+        table.add_column(width=width, no_wrap=True)
+    table.add_column(ratio=1)
+    return table

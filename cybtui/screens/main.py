@@ -101,7 +101,7 @@ class MainScreen(Screen[None]):
         #tabs { display: none; }
         #small { display: none; height: 1fr; color: $foreground; background: $background; }
         &.single #tabs { display: block; }
-        &.tiny #panes, &.tiny OneLine { display: none; }
+        &.tiny #panes, &.tiny #tabs, &.tiny #status, &.tiny #keys { display: none; }
         &.tiny #small { display: block; }
     }
     """

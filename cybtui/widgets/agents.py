@@ -81,9 +81,10 @@ class AgentsPane(Pane):
         p, g, table = self.view.palette, self.view.glyphs, snapshot.agents
         states = np.bincount(table.state, minlength=len(AGENT_STATES))
         line: Line = [(f"{len(table.id):,} agents", p.strong)]
-        for state, style in ((2, p.good), (1, p.dim), (3, p.warning), (4, p.bad)):
-            if states[state]:
-                line.append((f"  {g.states[state]} {states[state]:,} {AGENT_STATES[state]}", style))
+        present = [(state, style) for state, style in ((2, p.good), (1, p.dim), (3, p.warning), (4, p.bad)) if states[state]]
+        words = sum(len(f"  * {states[state]:,} {AGENT_STATES[state]}") for state, _ in present) + len(line[0][0]) <= width
+        for state, style in present:
+            line.append((f"  {g.states[state]} {states[state]:,}" + (f" {AGENT_STATES[state]}" if words else ""), style))
         if self.filter:
             line.append((f"  filter {safe(self.filter)!r}: {len(self._order):,}", p.accent))
         if self.view.marks:
@@ -91,7 +92,7 @@ class AgentsPane(Pane):
         names = {"id": "agent", "confidence": "confidence", "depth": "depth", "tokens": "tokens", "pages": "pages", "state": "state"}
         title: Line = [("  ", p.dim)]
         for name, cells, right in self._columns(width):
-            key = {"agent": "id", "links": "accepted"}.get(name, name)
+            key = {"agent": "id", "links": "accepted", "sure": "confidence"}.get(name, name)
             here = SORTS[self.sort] == key
             shown = names.get(name, name) + (g.sorted if here else "")
             title.append((fit(shown, cells, right) + " ", p.accent if here else p.dim))
@@ -99,10 +100,11 @@ class AgentsPane(Pane):
 
     def _columns(self, width: int) -> list[tuple[str, int, bool]]:
         """(name, cells, right-aligned) of the columns that fit, in order."""
-        columns = [("agent", 6, False), ("state", 9, False), ("depth", 6, False), ("confidence", 10, False), ("tokens", 6, True)]
+        columns = [("agent", 6, False), ("state", 9, False), ("depth", 6, False)]
         room = width - 2 - sum(cells + 1 for _, cells, _ in columns)
-        for name, cells, right in (("pages", 8, True), ("links", 6, True)):
-            if room > cells:
+        sure = ("confidence", 10, False) if room >= 10 else ("sure", 4, True)
+        for name, cells, right in (sure, ("tokens", 6, True), ("pages", 8, True), ("links", 6, True)):
+            if room >= cells:
                 columns.append((name, cells, right))
                 room -= cells + 1
         if room >= 8:
@@ -126,9 +128,10 @@ class AgentsPane(Pane):
         label = self.view.source.label(token) if token >= 0 and self.view.source else ""
         cells: dict[str, Line] = {
             "agent": [(fit(table.name[row], 6), p.text)],
-            "state": [(fit(f"{g.states[state]} {AGENT_STATES[state]}", 9), style)],
+            "state": [(fit(f"{g.states[state]} {AGENT_STATES[state]}"[:9], 9), style)],
             "depth": [(fit(f"{g.level(depth, levels)} {depth or g.dash}{bounds}", 6), level)],
             "confidence": [(g.meter(chance, 5), level), (f" {percent(chance)}", p.text)],
+            "sure": [(percent(chance), p.text)],
             "tokens": [(fit(count(int(table.generated[row])), 6, right=True), p.text)],
             "pages": [(fit(f"{table.pages_private[row]}+{table.pages_shared[row]}", 8, right=True), p.dim)],
             "links": [(fit(f"{table.accepted[row]}/{table.proposed[row]}", 6, right=True), p.dim)],

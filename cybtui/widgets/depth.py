@@ -81,7 +81,7 @@ class DepthPane(Pane):
         if room < levels:
             return []
         lines: list[Line] = []
-        if room > levels + 1:
+        if room > levels:
             lines.append([(fit("confidence 0", 12), p.dim), (fit("1", 19, right=True), p.dim), ("  deeper", p.dim)])
         visits = snapshot.depth.histogram.sum(axis=1)
         for level in range(1, levels + 1):

@@ -31,7 +31,8 @@ class InboxPane(Pane):
 
     def head(self, snapshot: Snapshot, width: int, height: int) -> list[Line]:
         p, g, counts = self.view.palette, self.view.glyphs, snapshot.proposal_counts
-        waiting = sum(one.status in UNDECIDED for one in snapshot.proposals)
+        shown = sum(one.status in UNDECIDED for one in snapshot.proposals)  # the best of them, where there are many
+        waiting = max(shown, counts.get("proposed", 0) - counts.get("accepted", 0) - counts.get("rejected", 0))
         accepted, rejected = (" accepted", " rejected") if width >= 60 else ("", "")
         line: Line = [(f"{waiting:,} to decide", p.strong)]
         line += [

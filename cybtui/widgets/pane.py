@@ -12,6 +12,7 @@ from textual.geometry import Region, Size
 from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
+from textual.widget import Widget
 
 from cybtui.text import IN_ASCII, fit
 from cybtui.view import View
@@ -131,16 +132,14 @@ class Pane(ScrollView, can_focus=True):
             message = "loading the model" + self.view.glyphs.ellipsis
             return [strip_of([(message if not y else "", palette.dim)], width, palette.text) for y in range(height)]
         self.prepare(snapshot, width, height)
-        head = self.head(snapshot, width, height)[:height]
-        foot = self.foot(snapshot, width, height)[: max(0, height - len(head) - 1)]
-        total, body = self.rows(snapshot), height - len(head) - len(foot)
-        self._head, self._body = len(head), body
-        at = self.follow(snapshot)
+        total, at = self.rows(snapshot), self.follow(snapshot)
         if at is not None and total:
             self.cursor = max(0, min(total - 1, at))
-        wanted = Size(width, len(head) + total + len(foot) if total > body else 1)
-        if wanted.height != self.virtual_size.height:
-            self.virtual_size = wanted
+        head = self.head(snapshot, width, height)[:height]
+        foot = self.foot(snapshot, width, height)[: max(0, height - len(head) - 1)]
+        body = height - len(head) - len(foot)
+        self._head, self._body = len(head), body
+        self._extend(Size(width, len(head) + total + len(foot) if total > body else 1))
         if self.SELECTS and total:
             self._keep_in_view(total)
         top = max(0, min(round(self.scroll_y), total - body))
@@ -156,6 +155,16 @@ class Pane(ScrollView, can_focus=True):
         strips += [strip_of(line, width, palette.text, None, ascii_only) for line in foot]
         return strips[:height]
 
+    def _extend(self, wanted: Size) -> None:
+        """Takes the height that can be scrolled; where there is a scroll bar before and after, no layout of the screen is due."""
+        if wanted.height == self.virtual_size.height:
+            return
+        if self.show_vertical_scrollbar and min(wanted.height, self.virtual_size.height) > 1:
+            self.set_reactive(Widget.virtual_size, wanted)
+            self.vertical_scrollbar.window_virtual_size = wanted.height
+        else:
+            self.virtual_size = wanted
+
     def _keep_in_view(self, total: int) -> None:
         top, body = round(self.scroll_y), max(1, self._body)
         if self.cursor < top:
@@ -165,8 +174,7 @@ class Pane(ScrollView, can_focus=True):
         else:
             return
         self.set_reactive(type(self).scroll_target_y, self.scroll_y)
-        if self.show_vertical_scrollbar:
-            self.vertical_scrollbar.position = self.scroll_y
+        self.vertical_scrollbar.position = self.scroll_y  # also where the bar is about to be shown
 
     def render_line(self, y: int) -> Strip:
         if not self._strips:

@@ -7,7 +7,7 @@ from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
 
-from cybtui.text import fit, safe
+from cybtui.text import safe
 from cybtui.view import View
 from cybtui.widgets.pane import Line, strip_of
 
@@ -104,8 +104,9 @@ class TabsLine(OneLine):
         """``panes`` are (id, short name) in order of their numbers."""
         p, parts, used = self.view.palette, [], 1
         self._spans = []
+        narrow = sum(len(name) + 4 for _, name in panes) > self.size.width
         for number, (pane, name) in enumerate(panes, 1):
-            text = fit(f"{number} {name}", len(name) + 2)
+            text = str(number) if narrow and pane != current else f"{number} {name}"
             self._spans.append((used, used + len(text), pane))
             parts += [(text, p.accent if pane == current else p.dim), ("  ", p.text)]
             used += len(text) + 2

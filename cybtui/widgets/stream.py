@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from rich.cells import cell_len
+
 from cybtui.text import fit, percent, safe
 from cybtui.view import View
 from cybtui.widgets.pane import Line, Pane
 from engine.runtime.snapshot import Snapshot, TokenRecord
 
 TOKENS = 500
+SHORTEST_LABEL = 8
 
 
 class StreamPane(Pane):
@@ -50,7 +53,7 @@ class StreamPane(Pane):
         indent = "" if token.starts_episode or token.kind != "semcon" else "  "
         others = [(text, chance) for text, chance in token.alternatives if text != token.text][:2]
         wide = width >= 48
-        room = min(30, max(20, width - 38)) if wide else width - 14
+        room = min(30, max(24, width - 36)) if wide else width - 14
         line: Line = [
             (f"{g.level(token.depth, levels)} ", style),
             (fit(indent + safe(token.text), room), p.dim if token.depth == 0 else style if p.colourful else p.text),
@@ -58,9 +61,7 @@ class StreamPane(Pane):
         if token.depth == 0:
             return [*line, ("  given" if not token.starts_episode else "  new episode", p.dim)]
         line += [(" ", p.text), (g.meter(token.probability, 5), style), (f" {percent(token.probability)}", p.text)]
-        if wide and others:
-            line.append(("  " + "  ".join(f"{safe(text, 40)} {chance:.0%}" for text, chance in others), p.dim))
-        return line
+        return [*line, (_others(others, width - room - 13), p.dim)] if wide else line
 
     def foot(self, snapshot: Snapshot, width: int, height: int) -> list[Line]:
         p, g = self.view.palette, self.view.glyphs
@@ -83,3 +84,16 @@ class StreamPane(Pane):
     def choose(self, snapshot: Snapshot, index: int) -> None:
         last = index >= len(self._tokens) - 1
         self._at = -1 if last else self._tokens[index].sequence
+
+
+def _others(others: list[tuple[str, float]], width: int) -> str:
+    """What else was probable, as many as fit; a label is cut, its share never is."""
+    text = ""
+    for label, chance in others:
+        share, room = f" {chance:.0%}", width - len(text) - 2
+        whole = cell_len(safe(label, 40))
+        cells = min(whole, room - len(share))
+        if cells < min(whole, SHORTEST_LABEL):
+            break
+        text += "  " + fit(safe(label, 40), cells) + share
+    return text

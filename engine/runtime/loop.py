@@ -1,7 +1,7 @@
 """The live runtime: a thread that steps a swarm, applies the operator's commands between ticks, and publishes snapshots.
 
-The thread runs below the interface's priority and lets go of the GIL inside native calls. Readers get immutable pictures and
-never wait for it. Whatever fails stops the loop cleanly: the last picture stays, with ``Snapshot.error`` saying why.
+From its first tick on the thread runs below the interface's priority; it lets go of the GIL inside native calls. Readers get
+immutable pictures and never wait for it. Whatever fails stops the loop cleanly: the last picture stays, with ``Snapshot.error`` saying why.
 """
 
 from __future__ import annotations
@@ -50,6 +50,8 @@ DEFAULT_AGENTS = 64
 CAPACITY = 1024  # agents the pool is made for, at least
 UNNAMED = "last"
 LOGGED_EVENTS = ("preempted", "refused")
+STEP_NICE = 5  # as the native workers: a thread that is lower than its team, or than other programs, keeps the GIL for long
+HELPER_NICE = 10
 
 
 @dataclass(frozen=True)
@@ -155,7 +157,6 @@ class Runtime:
     # ---- the step thread --------------------------------------------------------------------------------------------------
 
     def _main(self) -> None:
-        _lower_priority()
         engine: Engine | None = None
         try:
             resumed = len(self._state[0]["agents"]) if self._state else 0
@@ -213,21 +214,24 @@ class Runtime:
             self._save(swarm)
 
     def _loop(self, swarm: Swarm, engine: Engine, telemetry: Telemetry, picture: Picture, operator: Operator) -> None:
+        self._snapshot = picture.take(self._running, self._log, engine.counters(), **self._texts(swarm))
         published = 0.0
         stale = True
+        lowered = False
         while True:
             stale |= self._apply(operator)
             if self._stop:
                 return
             if self._running and swarm.running:
-                running = swarm.running
                 start = time.perf_counter()
                 tick = swarm.step()
                 end = time.perf_counter()
-                telemetry.step(end, end - start, running, tick.tokens, engine.counters())
+                telemetry.step(end, end - start, len(tick.tokens), tick.tokens, engine.counters())
                 self._streams.feed(tick)
                 self._report(swarm, engine)
                 stale = True
+                if not lowered:
+                    lowered = _lower_priority(STEP_NICE)
             elif not stale:
                 self._wake.wait(IDLE_SECONDS)
             self._wake.clear()
@@ -348,6 +352,7 @@ class Runtime:
 
     def _unsaved(self, error: Exception) -> None:
         self._say("warning", f"the session is in memory only: {self._path} cannot be written ({error})")
+        self._snapshot = replace(self._snapshot, log=tuple(self._log))  # the loop may have ended: nobody takes another picture
 
     def _set_running(self, running: bool) -> None:
         self._running = running
@@ -380,8 +385,9 @@ def _event_name(kind: int) -> str:
     return EVENT_KINDS[kind] if 0 <= kind < len(EVENT_KINDS) else ""
 
 
-def _lower_priority() -> None:
-    """Below the interface's thread, where the system has priorities by thread."""
+def _lower_priority(nice: int = HELPER_NICE) -> bool:
+    """Puts this thread below the interface's, where the system has priorities by thread; True, so that it is not tried again."""
     if sys.platform == "linux":
         with contextlib.suppress(OSError):
-            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 10)
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), nice)
+    return True

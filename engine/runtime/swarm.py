@@ -35,6 +35,7 @@ DEFAULT_BUDGET = 20
 TEMPERATURE = 0.7  # of a policy that states none: claims are better drawn near the top of the distribution
 STEERING_PARTICLES = 64
 ACCEPT_FROM = 0.5  # headless
+FIRST_BEGINNERS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +50,11 @@ class Tick:
 
 
 class Swarm:
-    """``live`` False: verified proposals are accepted or rejected at once; True: they wait for the operator."""
+    """``live`` False: verified proposals are accepted or rejected at once; True: they wait for the operator.
+
+    Live, at most as many new agents begin in one tick as have begun before (FIRST_BEGINNERS at first), in order of id: somebody
+    who watches sees the first tokens at once, and not after a thousand contexts were computed.
+    """
 
     def __init__(
         self,
@@ -181,6 +186,10 @@ class Swarm:
         agents = self.agents
         rows = agents.slots
         due = rows[agents.needs_episode[rows] & ~agents.paused[rows]]
+        if self.live:
+            new = agents.episode[due] == 0
+            allowed = max(FIRST_BEGINNERS, int(np.count_nonzero(agents.episode[rows])))
+            due = due[~new | (np.cumsum(new) <= allowed)]
         if not len(due):
             return ()
         slots = due.tolist()

@@ -2,21 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from cybtui.actions import ACTIONS
 from cybtui.app import Console
 from engine.runtime import commands as c
+from tests.console.driver import key, press, ready, until
 from tests.console.synthetic_source import SyntheticSource
-
-
-async def ready(pilot: Any, app: Console) -> None:
-    for _ in range(200):
-        await pilot.pause(0.02)
-        if app.view.agent >= 0:
-            return
-    raise AssertionError("the source was not opened")
-
 
 FLOWS: list[tuple[str, list[str], c.Command]] = [
     ("spawn", ["1", "s", "backspace", "3", "enter"], c.Spawn(3, 1, -1)),
@@ -46,37 +36,56 @@ FLOWS: list[tuple[str, list[str], c.Command]] = [
 async def test_keys_become_commands() -> None:
     source = SyntheticSource()
     app = Console(lambda: source)
-    async with app.run_test(size=(100, 32)) as pilot:
-        await ready(pilot, app)
+    async with app.run_test(size=(100, 32)):
+        await ready(app)
         for name, keys, command in FLOWS:
             source.sent.clear()
             app.view.agent, app.view.goal, app.view.proposal = 1, 0, 0
             app.view.marks.clear()
             app.view.changed()
             app.redraw()
-            await pilot.press(*keys)
-            await pilot.pause(0.02)
+            await press(app, *keys)
             assert source.sent == [command], name
+
+
+FAST = [
+    (["1", "s", "backspace", "1", "5", "enter"], c.Spawn(15, 1, -1)),
+    (["w", *"mine", "backspace", "d", "enter"], c.SaveSession("mind")),
+    (["1", "h", *["backspace"] * 8, *"1,2", "enter"], c.SetPolicy(1, thresholds=(1.0, 2.0))),
+    (["1", "K", "y"], c.Kill((1,))),
+    (["1", "t", *"x, ca", "tab", "enter"], c.Steer((1,), "x, cat")),
+]
+
+
+async def test_keys_typed_ahead_stay_in_order() -> None:
+    source = SyntheticSource()
+    app = Console(lambda: source)
+    async with app.run_test(size=(100, 32)):
+        await ready(app)
+        app.view.agent = 1
+        for keys, _ in FAST:
+            for name in keys:
+                app.post_message(key(name))
+        await until(lambda: len(source.sent) >= len(FAST))
+        assert source.sent == [command for _, command in FAST]
 
 
 async def test_escape_and_no_send_nothing() -> None:
     source = SyntheticSource()
     app = Console(lambda: source)
-    async with app.run_test(size=(120, 40)) as pilot:
-        await ready(pilot, app)
-        await pilot.press("1", "s", "escape", "K", "n", "t", "enter", "d", "x", "enter")
-        await pilot.pause(0.05)
+    async with app.run_test(size=(120, 40)):
+        await ready(app)
+        await press(app, "1", "s", "escape", "K", "n", "t", "enter", "d", "x", "enter")
         assert source.sent == []
 
 
 async def test_refusal_is_told() -> None:
     source = SyntheticSource(refuse="no place is free [here]")
     app = Console(lambda: source)
-    async with app.run_test(size=(120, 40)) as pilot:
-        await ready(pilot, app)
-        await pilot.press("f")
-        await pilot.pause(0.4)
-        assert any("no place is free" in note.message for note in app._notifications)
+    async with app.run_test(size=(120, 40)):
+        await ready(app)
+        await press(app, "f")
+        await until(lambda: any("no place is free" in note.message for note in app._notifications))
 
 
 def test_registry_has_no_clash() -> None:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-from textual import events
 
 from cybtui.actions import ACTIONS
 from cybtui.app import Console
@@ -18,8 +16,8 @@ from cybtui.widgets.pane import Pane
 from cybtui.widgets.pool import cells_of
 from engine.errors import UserError
 from engine.runtime import commands as c
+from tests.console.driver import key, press, ready, resize, until
 from tests.console.synthetic_source import SyntheticSource, snapshot_of
-from tests.console.test_commands import ready
 
 
 def text_of(app: Console) -> str:
@@ -32,18 +30,16 @@ SIZES = [(160, 50), (120, 40), (80, 24), (40, 10), (400, 100)]
 @pytest.mark.parametrize("ascii_only", [False, True])
 async def test_lines_are_as_wide_as_panes(ascii_only: bool) -> None:
     app = Console(lambda: SyntheticSource(50, hostile=True), ascii_only=ascii_only)
-    async with app.run_test(size=SIZES[0]) as pilot:
-        await ready(pilot, app)
+    async with app.run_test(size=SIZES[0]):
+        await ready(app)
         for size in SIZES:
-            await pilot.resize_terminal(*size)
+            await resize(app, *size)
             for number in "12345678":
-                await pilot.press(number)
+                await press(app, number)
                 pane = app._main.panes()[int(number) - 1]
-                assert pane.id in app._main.shown_panes()
                 assert pane.has_focus
-                assert pane._strips
+                await until(lambda pane=pane: pane.id in app._main.shown_panes() and len(pane._strips) == pane.inner.height > 0)
                 assert {strip.cell_length for strip in pane._strips} == {pane.inner.width}
-                assert len(pane._strips) == pane.inner.height
             assert app.export_screenshot()
         assert "\x1b" not in text_of(app)
 
@@ -51,10 +47,8 @@ async def test_lines_are_as_wide_as_panes(ascii_only: bool) -> None:
 @pytest.mark.parametrize("size", [(160, 50), (120, 40)])
 async def test_all_panes_show_what_they_are_for(size: tuple[int, int]) -> None:
     app = Console(SyntheticSource)
-    async with app.run_test(size=size) as pilot:
-        await ready(pilot, app)
-        await pilot.pause(0.6)
-        shown = text_of(app)
+    async with app.run_test(size=size):
+        await ready(app)
         for word in (
             "20 agents",
             "30 to decide",
@@ -66,41 +60,30 @@ async def test_all_panes_show_what_they_are_for(size: tuple[int, int]) -> None:
             "model",
             "token 39",
         ):
-            assert word in shown
+            await until(lambda word=word: word in text_of(app), word)
 
 
 async def test_a_tiny_terminal_is_told_and_goes_on() -> None:
     source = SyntheticSource()
     app = Console(lambda: source)
-    async with app.run_test(size=(30, 8)) as pilot:
-        await ready_or_tiny(pilot, app)
-        assert app._main.has_class("tiny")
-        await pilot.resize_terminal(120, 40)
-        await pilot.pause(0.3)
-        assert not app._main.has_class("tiny")
-        await pilot.resize_terminal(2, 1)
-        await pilot.pause(0.1)
-        await pilot.press("p")
+    async with app.run_test(size=(30, 8)):
+        await until(lambda: app.source is not None and app._main.has_class("tiny"))
+        await resize(app, 120, 40)
+        await until(lambda: not app._main.has_class("tiny"))
+        await resize(app, 2, 1)
+        await press(app, "p")
         assert source.sent == [c.SetRunning(False)]
-
-
-async def ready_or_tiny(pilot: Any, app: Console) -> None:
-    for _ in range(100):
-        await pilot.pause(0.02)
-        if app.source is not None:
-            return
-    raise AssertionError("the source was not opened")
 
 
 async def test_widgets_do_not_grow_with_agents() -> None:
     counts = []
     for agents in (3, 5_000):
         app = Console(lambda agents=agents: SyntheticSource(agents, pages=100_000))
-        async with app.run_test(size=(160, 50)) as pilot:
-            await ready(pilot, app)
-            await pilot.press("1", "end")
+        async with app.run_test(size=(160, 50)):
+            await ready(app)
+            await press(app, "1", "end")
             assert app.view.agent == agents
-            await pilot.press("home", "o", "o")
+            await press(app, "home", "o", "o")
             counts.append(len(list(app._main.walk_children())))
     assert counts[0] == counts[1]
 
@@ -108,12 +91,12 @@ async def test_widgets_do_not_grow_with_agents() -> None:
 async def test_selection_stays_with_the_agent() -> None:
     source = SyntheticSource(30)
     app = Console(lambda: source)
-    async with app.run_test(size=(160, 50)) as pilot:
-        await ready(pilot, app)
-        await pilot.press("1", "o", "down", "down", "down")
+    async with app.run_test(size=(160, 50)):
+        await ready(app)
+        await press(app, "1", "o", "down", "down", "down")
         chosen, order = app.view.agent, app.pane_order()
         source.advance(40)
-        await pilot.pause(0.4)
+        await until(lambda: len(app.pane_order()) == 40)
         assert app.view.agent == chosen
         assert app.pane_order()[:30] == order
 
@@ -126,17 +109,16 @@ async def test_random_keys_never_stop_the_console() -> None:
     keys = [key for action in ACTIONS if action.id not in leaving for key in action.keys.split(",")]
     keys += ["escape"] * 6 + ["enter", "y", "n", "down", "up", "pageup", "pagedown", "home", "end", *"12345678", "backspace", "comma"]
     sizes = [(160, 50), (120, 40), (80, 24), (30, 8), (41, 11)]
-    async with app.run_test(size=(120, 40)) as pilot:
-        await ready(pilot, app)
+    async with app.run_test(size=(120, 40)):
+        await ready(app)
         for number in range(300):
-            key = dice.choice(keys)
-            app.post_message(events.Key(key, {"space": " ", "comma": ",", "slash": "/"}.get(key, key if len(key) == 1 else None)))
+            app.post_message(key(dice.choice(keys)))
             if number % 10 == 0:
-                await pilot.pause()
+                await app.keys.done()
             if number % 50 == 0:
                 source.advance(dice.randrange(0, 200), number)
-                await pilot.resize_terminal(*dice.choice(sizes))
-        await pilot.pause(0.2)
+                await resize(app, *dice.choice(sizes))
+        await app.keys.done()
         assert app.is_running
     assert not app.failure
 
@@ -147,21 +129,21 @@ async def test_a_model_that_cannot_be_opened_ends_with_a_message(error: Exceptio
         raise error
 
     app = Console(factory)
-    async with app.run_test() as pilot:
-        await pilot.pause(0.3)
+    async with app.run_test():
+        await until(lambda: app.failure)
     assert str(error) in app.failure
     assert app.return_value == 1
 
 
 async def test_an_unknown_theme_is_told() -> None:
     app = Console(SyntheticSource, theme="no-such-theme")
-    async with app.run_test(size=(120, 40)) as pilot:
-        await ready(pilot, app)
+    async with app.run_test(size=(120, 40)):
+        await ready(app)
         assert app.theme == "cybtui-dark"
         assert any("no-such-theme" in note.message for note in app._notifications)
         names = set()
         for _ in range(5):
-            await pilot.press("T")
+            await press(app, "T")
             names.add(app.theme)
         assert names >= {"cybtui-dark", "cybtui-light", "cybtui-mono", "cybtui-high-contrast", "cybtui-colour-blind"}
 
@@ -211,24 +193,22 @@ async def test_the_mouse_selects_and_acts() -> None:
     source = SyntheticSource(20)
     app = Console(lambda: source)
     async with app.run_test(size=(160, 50)) as pilot:
-        await ready(pilot, app)
+        await ready(app)
         await pilot.click("#agents", offset=(5, 5))
         assert app.view.agent == 3
         await pilot.click("#goals", offset=(5, 3))
         assert app._main.current == "goals"
         assert app.view.goal == 1
         await pilot.click("#keys", offset=(2, 0))
-        await pilot.pause(0.1)
-        assert len(app.screen_stack) == 2
+        await until(lambda: len(app.screen_stack) == 2)
 
 
 async def test_quitting_closes_the_source() -> None:
     source = SyntheticSource()
     app = Console(lambda: source)
-    async with app.run_test(size=(120, 40)) as pilot:
-        await ready(pilot, app)
-        await pilot.press("q")
-        await pilot.pause(0.2)
+    async with app.run_test(size=(120, 40)):
+        await ready(app)
+        await press(app, "q")
     assert source.closed
     assert app.return_value == 0
 
@@ -236,7 +216,7 @@ async def test_quitting_closes_the_source() -> None:
 async def test_no_color_uses_no_colour(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
     app = Console(SyntheticSource)
-    async with app.run_test(size=(120, 40)) as pilot:
-        await ready(pilot, app)
+    async with app.run_test(size=(120, 40)):
+        await ready(app)
         styles = [segment.style for pane in app._main.panes() for strip in pane._strips for segment in strip]
         assert not any(style and (style.color or style.bgcolor) for style in styles)

@@ -120,6 +120,15 @@ def test_a_version_is_immutable_and_applies_at_the_next_episode(make_swarm: Make
     assert any(group.newest >= len(swarm.groups) for group in swarm.groups)
 
 
+def test_a_live_swarm_begins_with_few_and_doubles(make_swarm: Make) -> None:
+    live, headless = make_swarm(agents=40, live=True), make_swarm(agents=40)
+    assert [len(live.step().tokens) for _ in range(4)] == [16, 32, 40, 40]
+    assert len(headless.step().tokens) == 40
+    assert live.agents.id[live.agents.slots].tolist() == list(range(1, 41))
+    live.rest(live.agents.slot_of[1])
+    assert len(live.step().tokens) == 39
+
+
 def test_live_proposals_wait_for_the_operator_and_can_be_taken_back(make_swarm: Make) -> None:
     swarm = make_swarm(live=True, budget=2)
     for _ in range(60):
