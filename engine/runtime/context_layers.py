@@ -116,9 +116,9 @@ class ContextLayers:
             self._drop_if_unused(group, old)
         return version
 
-    def pin(self, group: Group) -> Version:
-        """An agent takes the newest version for an episode."""
-        group.version.holders += 1
+    def pin(self, group: Group, agents: int = 1) -> Version:
+        """Agents take the newest version for an episode."""
+        group.version.holders += agents
         return group.version
 
     def version_of(self, number: int) -> Version:
@@ -136,11 +136,11 @@ class ContextLayers:
         for number, group in list(self._group_of.items()):
             self._drop_if_unused(group, number)
 
-    def unpin(self, number: int) -> None:
-        """An agent leaves a version; -1 is none."""
+    def unpin(self, number: int, agents: int = 1) -> None:
+        """Agents leave a version; -1 is none."""
         group = self._group_of.get(number)
         if group is not None:
-            group.versions[number].holders -= 1
+            group.versions[number].holders -= agents
             self._drop_if_unused(group, number)
 
     def _drop_if_unused(self, group: Group, number: int) -> None:

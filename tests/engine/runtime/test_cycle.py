@@ -26,7 +26,7 @@ def test_walk_completes_exactly_the_grammatical_triples(tokens: list[int], start
     world, agents = small_world(), Population(1, 3)
     agents.add(0, 1, 0, 0)
     agents.walk_limit[0] = cycle.WALK_TOKENS
-    cycle.set_walk(world, agents, 0, [start])
+    cycle.set_walks(world, agents, np.array([0]), [[start]])
     walk, completed = [start], []
     for token in tokens:
         walked = cycle.advance(world, agents, np.array([0]), np.array([token]))
@@ -46,29 +46,6 @@ def test_walk_completes_exactly_the_grammatical_triples(tokens: list[int], start
             assert len(walked.rows) == 0
         if walked.ended[0]:
             break
-
-
-def test_starts_depend_on_nothing_but_seed_agent_episode_and_visits() -> None:
-    world, agents = small_world(), Population(6, 3)
-    for slot in range(6):
-        agents.add(slot, slot + 1, 0, 0)
-    domain = np.arange(PARTICLES)
-    whole = cycle.Starts(world, 5).choose(agents, [0, 1, 2, 3], [domain] * 4)
-    again = cycle.Starts(world, 5).choose(agents, [0, 1, 2, 3], [domain] * 4)
-    assert whole == again
-    assert cycle.Starts(world, 5).choose(agents, [2], [domain]) == whole[2:3]
-    assert cycle.Starts(world, 6).choose(agents, [0, 1, 2, 3], [domain] * 4) != whole
-
-
-def test_starts_prefer_what_is_unexplored() -> None:
-    world, agents = small_world(), Population(1, 3)
-    agents.add(0, 1, 0, 0)
-    starts = cycle.Starts(world, 1)
-    domain = np.arange(PARTICLES)
-    for episode in range(60):
-        agents.episode[0] = episode
-        starts.choose(agents, [0], [domain])
-    assert (starts.visits > 0).all()
 
 
 def test_gaps_are_roles_that_the_like_play_and_the_particle_lacks() -> None:
