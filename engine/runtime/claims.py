@@ -1,7 +1,6 @@
 """Claims: links that agents walked and that nobody has verified yet. The most promising are verified first, so many a tick.
 
-What a claim promises is what the agent gave the target, times the odds that the role it fills is a gap (either reading): a
-cheap estimate that only orders the queue. Verification decides.
+What a claim promises is a cheap estimate that only orders the queue. Verification decides.
 """
 
 from __future__ import annotations
@@ -9,9 +8,25 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterator
 
-from engine.runtime.proposals import Entry
+import numpy as np
+from numpy.typing import NDArray
 
-WAITING_MAX = 8192
+from engine.runtime.cycle import Claimed
+from engine.runtime.proposals import Entry
+from engine.runtime.world import World, gap_odds
+
+CAPACITY = 8192
+FILLED = 0.0025  # what counts for the odds of a gap where the role is filled
+
+
+def promise(world: World, claimed: Claimed) -> NDArray[np.float64]:
+    """What the agent gave the target times the odds that the link fills a gap, at whichever of its ends they are better, (c,)."""
+
+    def odds(particles: NDArray[np.int64], semcons: NDArray[np.int64]) -> NDArray[np.float64]:
+        return np.where(world.lacks(particles, semcons), gap_odds(world.expected(particles, semcons)), FILLED)
+
+    best = np.maximum(odds(claimed.source, claimed.semcon), odds(claimed.target, world.inverse[claimed.semcon]))
+    return np.asarray(claimed.probability * best, np.float64)
 
 
 class Claims:
@@ -21,6 +36,9 @@ class Claims:
         self.waiting: dict[int, Entry] = {}
         self.found_wanting: set[int] = set()
         """Keys of claims verified and not worth proposing."""
+        self.capacity = CAPACITY
+        self.floor = 0.0
+        """Claims that promise less would only be forgotten again; 0 while there is room."""
         self._heap: list[tuple[float, int, int]] = []  # (−promise, arrival, key)
         self._arrivals = 0
 
@@ -32,16 +50,18 @@ class Claims:
         return (self.waiting[key] for _, _, key in sorted(self._heap))
 
     def add(self, key: int, entry: Entry) -> None:
-        """A new claim; beyond WAITING_MAX the least promising half is forgotten (and may be claimed again)."""
+        """A new claim; beyond the capacity the least promising half is forgotten (and may be claimed again)."""
         assert key not in self.waiting
         self.waiting[key] = entry
         heapq.heappush(self._heap, (-entry.promise, self._arrivals, key))
         self._arrivals += 1
-        if len(self._heap) > WAITING_MAX:
+        if len(self._heap) > self.capacity:
             self._heap.sort()
-            for _, _, forgotten in self._heap[WAITING_MAX // 2 :]:
+            kept = self.capacity // 2
+            for _, _, forgotten in self._heap[kept:]:
                 del self.waiting[forgotten]
-            del self._heap[WAITING_MAX // 2 :]
+            self.floor = -self._heap[kept][0]
+            del self._heap[kept:]
 
     def take(self, count: int) -> list[tuple[int, Entry]]:
         """Removes up to ``count`` of the most promising: (key, claim)."""
@@ -49,6 +69,8 @@ class Claims:
         while self._heap and len(taken) < count:
             key = heapq.heappop(self._heap)[2]
             taken.append((key, self.waiting.pop(key)))
+        if len(self._heap) < self.capacity // 4:
+            self.floor = 0.0
         return taken
 
     def forget(self, key: int) -> None:

@@ -71,6 +71,7 @@ class ContextLayers:
         self.system = engine.create_context(0, LAYER_SYSTEM, system_tokens(control))
         self.neutral = engine.create_context(self.system, LAYER_GROUP, group_tokens(control))
         """No goal, no memory: what claims are verified under."""
+        self._personal_head = personal_tokens(control, (0,))[:-1]  # every episode begins with it: put together once
         self._next_version = 0
         self._group_of: dict[int, Group] = {}  # by version number
 
@@ -95,7 +96,8 @@ class ContextLayers:
 
     def personal(self, particles: Sequence[int]) -> list[int]:
         """The personal layer: the immediate goal, what steering named, and where this episode starts."""
-        return personal_tokens(self.control, list(dict.fromkeys(particles))[:PERSONAL_PARTICLES])
+        shown = tuple(dict.fromkeys(particles))[:PERSONAL_PARTICLES]
+        return [*self._personal_head, *shown] if shown else personal_tokens(self.control)
 
     def renew(self, group: Group, goal: Goal) -> Version:
         """A new version from the group's present memory, accepted links first, then retrieved ones."""

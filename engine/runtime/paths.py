@@ -66,12 +66,14 @@ class _Neighbours:
 
     def __init__(self, world: World) -> None:
         self.world = world
+        self.source = self.end = np.zeros(0, np.int64)  # added pairs that are not near anyway, ascending
+        if not len(world.added_keys):
+            return
         offsets, targets, _ = world.near
         source, rest = np.divmod(world.added_keys, world.semcons * world.particles)
         end = rest % world.particles
         pairs = np.unique(source * world.particles + end)
         source, end = np.divmod(pairs, world.particles)
-        # those that are near anyway come once
         fresh = source != end
         source, end = source[fresh], end[fresh]
         row, rank = ranked(offsets[source + 1] - offsets[source])

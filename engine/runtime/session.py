@@ -99,6 +99,7 @@ def state_of(swarm: Swarm) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         "goals": [_goal_state(goal) for goal in swarm.goals.goals],
         "groups": [_group_state(group) for group in swarm.groups],
         "proposals": [_entry_state(entry) for entry in swarm.proposals],
+        "claims_floor": swarm.claims.floor,
         "claims": [[*_entry_state(claim), claim.promise] for claim in swarm.claims],
         "decided": list(swarm.proposals.decided),
         "operator": {str(semcon): list(counts) for semcon, counts in swarm.verifier.operator.items()},
@@ -252,6 +253,7 @@ def _resume_claims(swarm: Swarm, state: dict[str, Any], arrays: dict[str, NDArra
         claim = Entry(id=-1, **values, promise=promise)
         claim.agents.update(agents)
         swarm.claims.add(swarm.world.canonical_key(claim.source, claim.semcon, claim.target), claim)
+    swarm.claims.floor = state["claims_floor"]
 
 
 def _resume_proposals(swarm: Swarm, state: dict[str, Any]) -> None:

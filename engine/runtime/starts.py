@@ -2,7 +2,7 @@
 
 A gap is a role that a particle lacks though its like play it. If a share e of its like play it, and a link is missing from the
 graph with a small probability h, then the role is lacking because its link is missing with odds of about h·e/(1 − e): so gaps
-are asked in the order of e/(1 − e), each once, and only then again. Choices depend on (seed, agent, episode), on the visit
+are asked in the order of e/(1 − e), each once. Choices depend on (seed, agent, episode), on the visit
 counts and on the order of the agents within a tick.
 """
 
@@ -30,11 +30,13 @@ Domain = NDArray[np.int64]
 
 @dataclass
 class _Frontier:
-    """Gaps of one domain, the likeliest first; those before ``next`` have all been asked as often as any."""
+    """Gaps of one domain, the likeliest first; those before ``next`` have all been asked."""
 
     domain: Domain  # held, so that its id stays its own
     gaps: NDArray[np.int64]  # numbers particle·G + rank
     next: int = 0
+    first: int = -1  # the gap at ``next``, -1 behind the last
+    odds: float = 0.0
 
 
 class Starts:
@@ -50,14 +52,16 @@ class Starts:
         self._semcon = semcons.reshape(-1)
         self._odds = gap_odds(weights.reshape(-1))
         self.asked = np.zeros(len(self._odds), bool)
-        """(P·G,) Gaps that were prompts in the present round."""
+        """(P·G,) Gaps that were prompts."""
         self._frontiers: dict[int, _Frontier] = {}
 
     def choose(self, agents: Population, slots: Sequence[int], domains: Sequence[Sequence[Domain]]) -> list[list[int]]:
         """A prompt an agent, [particle] or [particle, semcon token]; counts the visits. ``domains``: from the narrowest, none empty."""
         rows = np.asarray(slots, np.int64)
         bare = (chance.below(self.seed, BARE_PROMPT_SHARE, _BARE, agents.id[rows], agents.episode[rows]) == 0).tolist()
-        gaps = [-1 if alone else self._take(chain) for alone, chain in zip(bare, domains, strict=True)]
+        unique = {id(chain): chain for chain in domains}
+        chains = {key: [self._frontier(domain) for domain in chain] for key, chain in unique.items()}
+        gaps = [-1 if alone else self._take(chains[id(chain)]) for alone, chain in zip(bare, domains, strict=True)]
         without = np.flatnonzero(np.array(gaps, np.int64) < 0)
         seldom = dict(
             zip(without.tolist(), self._seldom_visited(agents, rows[without], [domains[row][0] for row in without.tolist()]), strict=True)
@@ -73,29 +77,34 @@ class Starts:
         """Counts particles that walks passed through."""
         np.add.at(self.visits, particles, 1)
 
-    def _take(self, chain: Sequence[Domain]) -> int:
-        """The best gap not asked yet; -1 where none is worth asking."""
+    def _take(self, frontiers: Sequence[_Frontier]) -> int:
+        """The best gap not asked yet, domains from the narrowest; -1 where none is worth asking."""
         best, worth, weight = -1, GAP_FLOOR, 1.0
-        for domain in chain:
-            gap = self._first(domain)
-            if gap >= 0 and weight * self._odds[gap] > worth:
-                best, worth = gap, weight * float(self._odds[gap])
+        asked = self.asked
+        for frontier in frontiers:
+            while frontier.first >= 0 and asked[frontier.first]:
+                self._point(frontier, frontier.next + 1)
+            if weight * frontier.odds > worth:
+                best, worth = frontier.first, weight * frontier.odds
             weight /= NARROWING
         if best >= 0:
-            self.asked[best] = True
+            asked[best] = True
         return best
 
-    def _first(self, domain: Domain) -> int:
+    def _frontier(self, domain: Domain) -> _Frontier:
         frontier = self._frontiers.get(id(domain))
         if frontier is None:
             gaps = (domain[:, None] * self._width + np.arange(self._width)).reshape(-1)
             gaps = gaps[self._odds[gaps] > GAP_FLOOR]
             gaps = gaps[np.argsort(-self._odds[gaps], kind="stable")]
             frontier = self._frontiers[id(domain)] = _Frontier(domain, gaps)
-        gaps, asked = frontier.gaps, self.asked
-        while frontier.next < len(gaps) and asked[gaps[frontier.next]]:
-            frontier.next += 1
-        return int(gaps[frontier.next]) if frontier.next < len(gaps) else -1
+            self._point(frontier, 0)
+        return frontier
+
+    def _point(self, frontier: _Frontier, at: int) -> None:
+        frontier.next = at
+        frontier.first = int(frontier.gaps[at]) if at < len(frontier.gaps) else -1
+        frontier.odds = float(self._odds[frontier.first]) if frontier.first >= 0 else 0.0
 
     def _seldom_visited(self, agents: Population, rows: NDArray[np.int64], domains: Sequence[Domain]) -> list[int]:
         """Of WALK_CANDIDATES particles drawn from each domain, the one visited least."""

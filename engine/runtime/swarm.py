@@ -16,17 +16,16 @@ from numpy.typing import NDArray
 
 from engine.model.policy import Policy
 from engine.runtime import cycle
-from engine.runtime.agents import Population, agent_cid
-from engine.runtime.claims import Claims
+from engine.runtime.agents import Population, agent_cid, members
+from engine.runtime.claims import Claims, promise
 from engine.runtime.context_layers import ContextLayers, Group
 from engine.runtime.goals import IMMEDIATE, GoalTree, default_domains
 from engine.runtime.ledger import Ledger
 from engine.runtime.measures import Measures
-from engine.runtime.paths import paths
 from engine.runtime.proposals import ACCEPTED, BELOW_HALF, REJECTED, VERIFIED, Entry, Proposals
-from engine.runtime.starts import GAP_FLOOR, Domain, Starts
+from engine.runtime.starts import Domain, Starts
 from engine.runtime.verification import REJECT_BELOW, Verifier, stored_logistic
-from engine.runtime.world import World, gap_odds, neighbourhood
+from engine.runtime.world import World, neighbourhood
 
 if TYPE_CHECKING:
     from engine.model.model import Model
@@ -39,6 +38,7 @@ TEMPERATURE = 0.7  # of a policy that states none: claims are better drawn near 
 STEERING_PARTICLES = 64
 ACCEPT_FROM = 0.5  # headless
 AGENTS_PER_VERIFICATION = 8  # a tick verifies one claim for so many agents
+CLAIMS_PER_AGENT, CLAIMS_LEAST = 2, 512  # room in the queue; what a tick verifies lasts sixteen ticks
 VERIFICATIONS_LEAST, VERIFICATIONS_AT_ONCE = 8, 1024
 
 
@@ -85,12 +85,14 @@ class Swarm:
         self.verifier = Verifier(engine, self.world, self.layers, stored_logistic(model.verification))
         self.measures = Measures(self.world, model.hidden)
         self.ledger = ledger or Ledger()
+        self.claims.capacity = max(CLAIMS_LEAST, CLAIMS_PER_AGENT * engine.config.agents)
         self.default_policy = replace(model.policy, temperature=TEMPERATURE)
         self.history: list[Tick] | None = None  # a list keeps every tick, for ``digest``
         self.audit: list[tuple[Entry, NDArray[np.float64]]] | None = None  # a list keeps every claim verified, and its features
         self.agents_per_verification = AGENTS_PER_VERIFICATION
         self._cid_text = lru_cache(1 << 16)(lambda token: model.vocabulary.cid(token).hex())
         self.everywhere: NDArray[np.int64] = np.arange(self.world.particles)
+        self._domains_of_goal: dict[int, tuple[Domain, ...]] = {}  # a goal's domain never changes
 
     # ---- groups and goals -----------------------------------------------------------------------------------------------
 
@@ -200,12 +202,12 @@ class Swarm:
             agents.personal[slot], agents.prompt[slot] = personal[-1], prompt
         contexts = np.zeros(len(due), np.int64)
         versions = np.zeros(len(due), np.int64)
-        for group, members in _members(agents.group[due]):
-            version = self.layers.pin(self.groups[group], len(members))
-            contexts[members], versions[members] = version.context, version.number
+        for group, rows in members(agents.group[due]):
+            version = self.layers.pin(self.groups[group], len(rows))
+            contexts[rows], versions[rows] = version.context, version.number
         self.engine.begin_many(due, contexts, personal, prompts)
-        for number, members in _members(agents.version[due]):
-            self.layers.unpin(number, len(members))
+        for number, rows in members(agents.version[due]):
+            self.layers.unpin(number, len(rows))
         agents.version[due] = versions
         agents.needs_episode[due] = False
         agents.walk_limit[due] = cycle.walk_limits(self.seed, agents, due)
@@ -219,13 +221,18 @@ class Swarm:
         self.agents.version[slot] = -1
 
     def _domains(self, slot: int) -> tuple[Domain, ...]:
-        """Where an agent looks for gaps, from the narrowest: as steered, else its goal, that goal's parent, everywhere."""
+        """Where an agent looks for gaps, from the narrowest: as steered, else its goal's domain, that of its parent, everywhere."""
         steered = self.agents.steering_domain.get(slot)
         if steered is not None:
             return (steered,)
-        goal = self.goals[int(self.agents.goal[slot])]
+        number = int(self.agents.goal[slot])
+        found = self._domains_of_goal.get(number)
+        if found is not None:
+            return found
+        goal = self.goals[number]
         wider = (goal.domain, self.goals[goal.parent].domain) if goal.parent >= 0 else (goal.domain,)
-        return (*(domain for domain in wider if len(domain)), self.everywhere)
+        found = self._domains_of_goal[number] = (*(domain for domain in wider if len(domain)), self.everywhere)
+        return found
 
     def _think(self, slots: NDArray[np.int64], tokens: NDArray[Any]) -> tuple[int, ...]:
         agents = self.agents
@@ -252,31 +259,20 @@ class Swarm:
         """Queues what is new of a tick's claims; who claims what is known already agrees with it."""
         agents, world = self.agents, self.world
         by = slots[claimed.rows]
-        promise = claimed.probability * np.maximum(
-            self._gap_odds(claimed.source, claimed.semcon), self._gap_odds(claimed.target, world.inverse[claimed.semcon])
-        )
+        promised = promise(world, claimed)
         keys = world.canonical_keys(claimed.source, claimed.semcon, claimed.target)
-        spent = (agents.open if self.live else agents.proposed)[by] >= self.budget
-        table = zip(
-            keys.tolist(), agents.id[by].tolist(), agents.group[by].tolist(), agents.goal[by].tolist(), claimed.source.tolist(),
-            claimed.semcon.tolist(), claimed.target.tolist(), tokens["depth"][claimed.rows].tolist(), claimed.probability.tolist(),
-            promise.tolist(), spent.tolist(), strict=True,
-        )  # fmt: skip
-        for key, agent, group, goal, source, semcon, target, depth, probability, promised, out_of_budget in table:
-            if key in self.claims.found_wanting:
-                continue
+        welcome = (promised >= self.claims.floor) & ((agents.open if self.live else agents.proposed)[by] < self.budget)
+        columns = (agents.group[by], agents.goal[by], claimed.source, claimed.semcon, claimed.target, tokens["depth"][claimed.rows])
+        rows = list(zip(*(column.tolist() for column in (*columns, claimed.probability, promised)), strict=True))
+        for number, (key, agent, wanted) in enumerate(zip(keys.tolist(), agents.id[by].tolist(), welcome.tolist(), strict=True)):
             seen = self.claims.waiting.get(key) or self.proposals.find(key)
             if seen is not None:
                 self._agree(seen, agent)
-            elif not out_of_budget:
-                claim = Entry(-1, agent, group, goal, source, semcon, target, self.tick, depth, probability, promise=promised)
+            elif wanted and key not in self.claims.found_wanting:
+                group, goal, source, semcon, target, depth, probability, value = rows[number]
+                claim = Entry(-1, agent, group, goal, source, semcon, target, self.tick, depth, probability, promise=value)
                 claim.agents.add(agent)
                 self.claims.add(key, claim)
-
-    def _gap_odds(self, particles: NDArray[np.int64], semcons: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Odds that a role is a gap; where it is filled, next to none."""
-        odds = gap_odds(self.world.expected(particles, semcons))
-        return np.where(self.world.lacks(particles, semcons), odds, GAP_FLOOR**2)
 
     def _verify(self, taken: list[tuple[int, Entry]]) -> list[Entry]:
         """Verifies claims; those worth it become proposals, within the budget of who claimed them first."""
@@ -295,7 +291,6 @@ class Swarm:
             if probability < REJECT_BELOW or spent >= self.budget:
                 continue
             entry.id = len(self.proposals)
-            entry.path = paths(self.world, entry.source, entry.target)[2]
             self.proposals.add(key, entry)
             if slot is not None:
                 agents.proposed[slot] += 1
@@ -400,10 +395,3 @@ class Swarm:
                 share = counts["verified"] / counts["proposed"] if counts["proposed"] else float("nan")
                 goal.measures = (("verified share", share),)
         self.goals.sample()
-
-
-def _members(values: NDArray[np.integer]) -> list[tuple[int, NDArray[np.int64]]]:
-    """Each distinct value and the rows that have it, ascending."""
-    order = np.argsort(values, kind="stable")
-    distinct, begin = np.unique(values[order], return_index=True)
-    return list(zip(distinct.tolist(), np.split(order, begin[1:]), strict=True))

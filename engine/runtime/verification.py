@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from engine.model.policy import default_policy
 from engine.runtime.context_layers import ContextLayers
-from engine.runtime.paths import count_paths
+from engine.runtime.paths import count_paths, paths
 from engine.runtime.proposals import Entry
 from engine.runtime.world import World, gap_odds
 
@@ -181,7 +181,7 @@ class Verifier:
 
 
 def evidence_text(world: World, label: Callable[[int], str], entry: Entry, logistic: Logistic) -> tuple[tuple[str, str], ...]:
-    """The evidence for people: (kind, text) pairs. ``label`` turns a token id into text."""
+    """The evidence for people: (kind, text) pairs. ``label`` turns a token id into text; fills ``entry.path``."""
     if not entry.features:
         return ()
     value = dict(zip(FEATURES, entry.features, strict=True))
@@ -196,6 +196,8 @@ def evidence_text(world: World, label: Callable[[int], str], entry: Entry, logis
         ("deepest level", f"{probability(value['forward log-odds'])}, {rank(value['forward rank'])}"),
         ("inverse reading", f"{probability(value['inverse log-odds'])}, {rank(value['inverse rank'])}"),
     ]
+    if not entry.path:  # found when it is first shown: most proposals never are
+        entry.path = paths(world, entry.source, entry.target)[2]
     if entry.path:
         words = [label(entry.path[0])]
         for here, there in zip(entry.path, entry.path[1:], strict=False):

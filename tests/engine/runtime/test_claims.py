@@ -5,7 +5,6 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.runtime import claims as module
 from engine.runtime.claims import Claims
 from engine.runtime.proposals import Entry
 
@@ -32,10 +31,13 @@ def test_claims_come_out_by_promise_then_arrival(steps: list[tuple[str, int, int
 
 def test_too_many_claims_leave_the_most_promising() -> None:
     claims = Claims()
-    bound = module.WAITING_MAX
+    bound = claims.capacity
     for number in range(bound + 1):
         claims.add(number, claim(float(number)))
     assert len(claims) == bound // 2
+    assert claims.floor == bound - bound // 2
     assert claims.take(1)[0][0] == bound
     claims.forget(bound - 1)
     assert claims.take(1)[0][0] == bound - 2
+    claims.take(bound // 3)
+    assert claims.floor == 0
