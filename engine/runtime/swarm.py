@@ -199,13 +199,14 @@ class Swarm:
         for slot, goal, prompt in zip(slots, agents.goal[due].tolist(), prompts, strict=True):
             shown = agents.steering.get(slot, self.goals[goal].particles)
             personal.append(self.layers.personal([*shown[:1], prompt[0]]))
-            agents.personal[slot], agents.prompt[slot] = personal[-1], prompt
         contexts = np.zeros(len(due), np.int64)
         versions = np.zeros(len(due), np.int64)
         for group, rows in members(agents.group[due]):
             version = self.layers.pin(self.groups[group], len(rows))
             contexts[rows], versions[rows] = version.context, version.number
         self.engine.begin_many(due, contexts, personal, prompts)
+        agents.personal.update(zip(slots, personal, strict=True))
+        agents.prompt.update(zip(slots, prompts, strict=True))
         for number, rows in members(agents.version[due]):
             self.layers.unpin(number, len(rows))
         agents.version[due] = versions
