@@ -221,6 +221,15 @@ class Engine:
             )
         )
 
+    def begin_many(self, slots: Any, contexts: Any, personal: Sequence[Sequence[int]], prompts: Sequence[Sequence[int]]) -> None:
+        """``begin`` for several agents, one context, personal layer and prompt each."""
+        tokens = u32([token for pair in zip(personal, prompts, strict=True) for part in pair for token in part])
+        memory, at = pointer("uint32_t[]", tokens), 0
+        for slot, context, layer, prompt in zip(map(int, slots), map(int, contexts), personal, prompts, strict=True):
+            begin = memory + at, len(layer), memory + at + len(layer), len(prompt)
+            check(lib.cyb_agent_begin(self._engine, slot, context, *begin, 0))
+            at += len(layer) + len(prompt)
+
     def extend(self, slot: int, tokens: Any) -> None:
         """Appends forced tokens behind what the agent has; they are prefilled, the last one is decoded next."""
         tokens = u32(tokens)

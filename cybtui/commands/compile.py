@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument("--finetune-steps", type=int, default=0, metavar="N", help="train for exactly N steps instead")
     parser.add_argument("--particles", type=int, default=0, metavar="N", help="keep the N particles of highest focus")
     parser.set_defaults(usage_error=parser.error)
-    parser.add_argument("--no-policy", action="store_true", help="leave out measuring depth policies after fine-tuning")
+    parser.add_argument("--no-policy", action="store_true", help="leave out measuring policies and calibrating after fine-tuning")
     parser.add_argument("--name", default="", help="the model's name (else the file's)")
     parser.add_argument("--json", metavar="FILE", help="write the result as JSON; - for standard output")
 
@@ -60,7 +61,13 @@ def run(args: argparse.Namespace) -> int:
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True) as bar:
         task = bar.add_task("read", total=1.0)
-        result = compile_source(options, lambda stage, share: bar.update(task, description=stage, completed=share))
+
+        def show(stage: str, share: float) -> None:
+            bar.update(task, description=stage, completed=share)
+
+        result = compile_source(options, show)
+        if result["basis"] == "tuned" and result["valid"] and options.measure_policy:
+            _calibrate(result, args.output, options.seed, show)
     if args.json:
         write_json(args.json, result)
     else:
@@ -69,4 +76,22 @@ def run(args: argparse.Namespace) -> int:
             f"{'/'.join(map(str, result['levels']))}, {result['basis']}, "
             f"{sum(result['seconds'].values()):.1f} s, {result['hidden']:,} links hidden"
         )
+        for notice in result["notices"]:
+            Console(stderr=True).print(notice)
     return 0
+
+
+def _calibrate(result: dict[str, Any], path: Path, seed: int, progress: Any) -> None:
+    """Adds the calibrated verification to the file and to the result; a file with too few links stays uncalibrated, and says so."""
+    from engine.errors import UserError
+    from engine.model.model import Model
+    from engine.runtime.calibrate import calibrate
+
+    began = time.monotonic()
+    try:
+        stored = calibrate(path, seed, progress=progress)
+        result["verification"] = {name: value for name, value in stored.items() if name != "reliability"}
+    except UserError as error:
+        result["notices"] = [*result["notices"], f"the verification stays uncalibrated: {error.message}"]
+    result["seconds"]["calibrate"] = time.monotonic() - began
+    result["digest"] = Model.open(path).digest

@@ -147,7 +147,8 @@ def summary(result: dict[str, Any]) -> str:
             f"bytes a token {bandwidth['bytes_per_token']:,.0f}: {bandwidth['savings']:.1f} times less than separate "
             f"processes, {bandwidth['savings_vs_batched']:.1f} times less than one batched server",
             f"links: {links['proposed']} proposed, {links['accepted']} accepted, {links['found']} of {links['hidden']} hidden "
-            f"ones found (precision {links['precision']:.1%})",
+            f"ones found (precision {links['precision']:.1%})"
+            + ("" if links["calibrated"] else "; the file's verification is uncalibrated"),
             f"digest {result['digest']}",
         )
     )

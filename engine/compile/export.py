@@ -93,8 +93,9 @@ def rewrite(
     gain_bias: NDArray[np.float32] | None = None,
     name: str | None = None,
     provenance: Mapping[str, Any] | None = None,
+    verification: Mapping[str, Any] | None = None,
 ) -> str:
-    """Replaces policy, gain rule, name or provenance of a file, everything else byte for byte. Returns the new checksum."""
+    """Replaces policy, gain rule, name, provenance or verification of a file, the rest byte for byte. Returns the new checksum."""
     from dataclasses import replace
 
     file = CybFile(path)
@@ -103,6 +104,7 @@ def rewrite(
         policy=dict(policy) if policy is not None else file.metadata.policy,
         name=name or file.metadata.name,
         provenance=dict(provenance) if provenance is not None else file.metadata.provenance,
+        verification=dict(verification) if verification is not None else file.metadata.verification,
     )
     tensors: dict[str, NDArray[Any]] = {tensor: np.array(file.array(tensor)) for tensor in file.tensors if not tensor.startswith("__pad.")}
     if gain_weights is not None and gain_bias is not None:

@@ -15,6 +15,7 @@ from engine.model.policy import Policy
 LEVELS_MAX, LAYERS_MAX, WIDTH_MAX, FFN_MAX, VOCABULARY_MAX = 8, 512, 1 << 16, 1 << 18, 1 << 27
 QUANT_GROUP, PANEL_ROWS, GAIN_FEATURES, CID_BYTES = 32, 16, 6, 36
 HEAD_SIZE_MAX = 256
+EVIDENCE_MAX, COEFFICIENT_MAX = 64, 1e6
 BASES = ("spectral", "tuned")
 STORAGE_TYPES = ("q8", "f16")
 WEIGHT_NAMES = ("q", "k", "v", "o", "gate", "up", "down")
@@ -42,6 +43,7 @@ class Metadata:
     embedding_type: str = "q8"
     weight_type: str = "q8"
     controls: int = len(CONTROL_TOKENS)
+    verification: dict[str, Any] | None = None
 
     @property
     def vocabulary(self) -> int:
@@ -59,6 +61,7 @@ class Metadata:
             **{key: json.dumps(list(value), separators=(",", ":")) for key, value in lists.items()},
             **{key: json.dumps(getattr(self, key)) for key in numbers},
             **{key: _compact(getattr(self, key)) for key in ("policy", "provenance")},
+            **({} if self.verification is None else {"verification": _compact(self.verification)}),
         }
 
     @classmethod
@@ -84,6 +87,7 @@ class Metadata:
             input_scale=read.number("input_scale", 1e-6, 1e6),
             embedding_type=read.one_of("embedding_type", STORAGE_TYPES),
             weight_type=read.one_of("weight_type", STORAGE_TYPES),
+            verification=read.object("verification") if "verification" in strings else None,
         )
         metadata.check(where)
         return metadata
@@ -116,6 +120,23 @@ class Metadata:
         curve = self.policy.get("curve", [])
         if not isinstance(curve, list) or not all(isinstance(point, dict) for point in curve):
             raise bad(where, "policy: curve must be a list of objects")
+        self._check_verification(where)
+
+    def _check_verification(self, where: str) -> None:
+        if self.verification is None:
+            return
+        named = self.verification.get("coefficients")
+        if not isinstance(named, dict) or not 1 <= len(named) <= EVIDENCE_MAX or not all(1 <= len(name) <= 80 for name in named):
+            raise bad(where, f"verification: coefficients must be an object of 1 to {EVIDENCE_MAX} named numbers")
+        for name, value in named.items():
+            if not isinstance(value, int | float) or isinstance(value, bool) or not abs(value) <= COEFFICIENT_MAX:
+                raise bad(where, f"verification: coefficient {name!r} is {str(value)[:40]}, not a number up to ±{COEFFICIENT_MAX:g}")
+        for key, value in self.verification.items():
+            if key == "provenance":
+                if not isinstance(value, str) or len(value) > 1000:
+                    raise bad(where, "verification: provenance must be a text of at most 1,000 characters")
+            elif key != "coefficients" and not isinstance(value, int | float):
+                raise bad(where, f"verification: {key[:40]!r} must be a number")
 
     # ---- the tensors promised -------------------------------------------------------------------------------------
 

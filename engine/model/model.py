@@ -60,6 +60,8 @@ class Model:
         self.policy_curve: list[dict[str, Any]] = list(metadata.policy.get("curve", []))
         """Measured when the model was compiled: rule, thresholds, inherit, share, mrr, cost a point."""
         self.stored_policy = metadata.policy
+        self.verification = metadata.verification
+        """Calibrated coefficients of the runtime's verification, and how they were come by; None in a file without them."""
         self.provenance = metadata.provenance
         self.vocabulary = Vocabulary(
             file.array("vocabulary.text").tobytes(),

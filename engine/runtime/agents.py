@@ -147,3 +147,10 @@ class Population:
         assert len(self.slots) == len(self.slot_of)
         assert (self.open[self.live] >= 0).all()
         assert all(agent < self.next_id for agent in self.slot_of)
+
+
+def members(values: NDArray[np.integer]) -> list[tuple[int, NDArray[np.int64]]]:
+    """Each distinct value and the rows that have it, ascending."""
+    order = np.argsort(values, kind="stable")
+    distinct, begin = np.unique(values[order], return_index=True)
+    return list(zip(distinct.tolist(), np.split(order, begin[1:]), strict=True))

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.runtime import chance
-from engine.runtime.world import World
+from engine.runtime.world import World, contains
 
 if TYPE_CHECKING:
     from engine.model.model import Model
@@ -66,15 +66,9 @@ def hidden_pairs(world: World, hidden: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.unique(_pair_keys(world, hidden[:, 0], hidden[:, 2]))
 
 
-def _contains(ascending: NDArray[np.int64], keys: NDArray[np.int64]) -> NDArray[np.bool_]:
-    if not len(ascending):
-        return np.zeros(len(keys), bool)
-    return np.asarray(ascending[np.minimum(np.searchsorted(ascending, keys), len(ascending) - 1)] == keys)
-
-
 def _best(keys: NDArray[np.int64], scores: NDArray[np.floating], linked: NDArray[np.int64], limit: int) -> NDArray[np.int64]:
     """The ``limit`` best unlinked pairs of a ranking, ties by key."""
-    fresh = ~_contains(linked, keys)
+    fresh = ~contains(linked, keys)
     keys, scores = keys[fresh], scores[fresh]
     if len(keys) > limit:
         floor = np.partition(scores, len(scores) - limit)[len(scores) - limit]
@@ -209,5 +203,5 @@ def compute(
         "random_walk": random_walk(world, linked, seed, limit, breathe),
     }
     return Baselines({
-        name: np.concatenate([[0], np.cumsum(_contains(wanted, pairs))]).astype(np.int64) for name, pairs in rankings.items()
+        name: np.concatenate([[0], np.cumsum(contains(wanted, pairs))]).astype(np.int64) for name, pairs in rankings.items()
     })  # fmt: skip

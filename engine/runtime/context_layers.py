@@ -71,6 +71,7 @@ class ContextLayers:
         self.system = engine.create_context(0, LAYER_SYSTEM, system_tokens(control))
         self.neutral = engine.create_context(self.system, LAYER_GROUP, group_tokens(control))
         """No goal, no memory: what claims are verified under."""
+        self._personal_head = personal_tokens(control, (0,))[:-1]  # every episode begins with it: put together once
         self._next_version = 0
         self._group_of: dict[int, Group] = {}  # by version number
 
@@ -95,7 +96,8 @@ class ContextLayers:
 
     def personal(self, particles: Sequence[int]) -> list[int]:
         """The personal layer: the immediate goal, what steering named, and where this episode starts."""
-        return personal_tokens(self.control, list(dict.fromkeys(particles))[:PERSONAL_PARTICLES])
+        shown = tuple(dict.fromkeys(particles))[:PERSONAL_PARTICLES]
+        return [*self._personal_head, *shown] if shown else personal_tokens(self.control)
 
     def renew(self, group: Group, goal: Goal) -> Version:
         """A new version from the group's present memory, accepted links first, then retrieved ones."""
@@ -116,9 +118,9 @@ class ContextLayers:
             self._drop_if_unused(group, old)
         return version
 
-    def pin(self, group: Group) -> Version:
-        """An agent takes the newest version for an episode."""
-        group.version.holders += 1
+    def pin(self, group: Group, agents: int = 1) -> Version:
+        """Agents take the newest version for an episode."""
+        group.version.holders += agents
         return group.version
 
     def version_of(self, number: int) -> Version:
@@ -136,11 +138,11 @@ class ContextLayers:
         for number, group in list(self._group_of.items()):
             self._drop_if_unused(group, number)
 
-    def unpin(self, number: int) -> None:
-        """An agent leaves a version; -1 is none."""
+    def unpin(self, number: int, agents: int = 1) -> None:
+        """Agents leave a version; -1 is none."""
         group = self._group_of.get(number)
         if group is not None:
-            group.versions[number].holders -= 1
+            group.versions[number].holders -= agents
             self._drop_if_unused(group, number)
 
     def _drop_if_unused(self, group: Group, number: int) -> None:

@@ -279,7 +279,7 @@ class Runtime:
         if self._baseline_thread is not None or not swarm.measures.hidden:
             return
         # a world of its own: the step thread's caches and accepted links stay untouched
-        world = replace(swarm.world, added=set(), _neighbours={})
+        world = replace(swarm.world, added=set(), _added_keys=None)
 
         def compute() -> None:
             _lower_priority()

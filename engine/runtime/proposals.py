@@ -14,7 +14,7 @@ BELOW_HALF = "verification"  # reason of a headless rejection
 class Entry:
     """A candidate link and what is known about it. ``features`` are those of ``verification.FEATURES``."""
 
-    id: int
+    id: int  # -1 while it is a claim
     agent: int
     group: int
     goal: int
@@ -32,6 +32,7 @@ class Entry:
     agents: set[int] = field(default_factory=set)  # everyone who walked it
     decided_tick: int = -1
     revision: int = 0  # grows when anything shown changes
+    promise: float = 0.0  # of a claim: what orders the queue for verification
 
 
 class Proposals:

@@ -42,6 +42,7 @@ def _apply(swarm: Swarm, record: dict[str, Any]) -> bool:
         group = group if 0 <= group < len(swarm.groups) else 0
         tick = int(record.get("tick", 0))
         entry = Entry(len(swarm.proposals), agents[0], group, swarm.groups[group].goal, source, semcon, target, tick, 0, float("nan"))
+        swarm.claims.forget(key)
         swarm.proposals.add(key, entry)
         entry.agents.update(agents)
         if features:

@@ -186,6 +186,7 @@ def _links(swarm: Swarm) -> dict[str, Any]:
         "precision": ratio(found, counts["accepted"]),
         "recall": ratio(found, measures.hidden),
         "budget": swarm.budget,
+        "calibrated": swarm.verifier.logistic.calibrated,
         "baselines": hits,
     }
 

@@ -31,7 +31,7 @@ from engine.runtime.proposals import ACCEPTED, REJECTED, Entry
 if TYPE_CHECKING:
     from engine.runtime.swarm import Swarm
 
-SCHEMA = 1
+SCHEMA = 2
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._ -]{0,63}")
 _ROW_FIELDS = tuple(name for name, _, _ in Population.FIELDS)
 
@@ -76,6 +76,8 @@ def state_of(swarm: Swarm) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     arrays["walks.tokens"] = np.concatenate([_NO_WALK[0], *(tokens for tokens, _ in walks)]).astype(np.uint32)
     arrays["walks.depths"] = np.concatenate([_NO_WALK[1], *(depths for _, depths in walks)]).astype(np.uint8)
     arrays["visits"] = swarm.starts.visits.copy()
+    arrays["asked"] = np.packbits(swarm.starts.asked)
+    arrays["found_wanting"] = np.sort(np.fromiter(swarm.claims.found_wanting, np.int64, len(swarm.claims.found_wanting)))
     arrays["weight"] = swarm.measures.weight.copy()
     state = {
         "schema": SCHEMA,
@@ -97,6 +99,8 @@ def state_of(swarm: Swarm) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         "goals": [_goal_state(goal) for goal in swarm.goals.goals],
         "groups": [_group_state(group) for group in swarm.groups],
         "proposals": [_entry_state(entry) for entry in swarm.proposals],
+        "claims_floor": swarm.claims.floor,
+        "claims": [[*_entry_state(claim), claim.promise] for claim in swarm.claims],
         "decided": list(swarm.proposals.decided),
         "operator": {str(semcon): list(counts) for semcon, counts in swarm.verifier.operator.items()},
         "ledger_records": swarm.ledger.count,
@@ -198,6 +202,8 @@ def resume(swarm: Swarm, state: dict[str, Any], arrays: dict[str, NDArray[Any]])
     _resume_groups(swarm, state)
     _resume_proposals(swarm, state)
     swarm.starts.visits[:] = arrays["visits"]
+    swarm.starts.asked[:] = np.unpackbits(arrays["asked"], count=len(swarm.starts.asked))
+    _resume_claims(swarm, state, arrays)
     swarm.measures.weight[:] = arrays["weight"]
     notices = _resume_agents(swarm, state, arrays)
     swarm.agents.next_id = state["next_agent"]
@@ -237,6 +243,17 @@ def _resume_groups(swarm: Swarm, state: dict[str, Any]) -> None:
 
 def _fact(values: list[int]) -> tuple[int, int, int]:
     return values[0], values[1], values[2]
+
+
+def _resume_claims(swarm: Swarm, state: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
+    swarm.claims.found_wanting.update(arrays["found_wanting"].tolist())
+    for *saved, agents, promise in state["claims"]:
+        values = dict(zip(_ENTRY_FIELDS, saved, strict=True))
+        values["features"], values["path"] = (), ()
+        claim = Entry(id=-1, **values, promise=promise)
+        claim.agents.update(agents)
+        swarm.claims.add(swarm.world.canonical_key(claim.source, claim.semcon, claim.target), claim)
+    swarm.claims.floor = state["claims_floor"]
 
 
 def _resume_proposals(swarm: Swarm, state: dict[str, Any]) -> None:

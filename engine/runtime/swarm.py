@@ -16,13 +16,15 @@ from numpy.typing import NDArray
 
 from engine.model.policy import Policy
 from engine.runtime import cycle
-from engine.runtime.agents import Population, agent_cid
+from engine.runtime.agents import Population, agent_cid, members
+from engine.runtime.claims import Claims, promise
 from engine.runtime.context_layers import ContextLayers, Group
 from engine.runtime.goals import IMMEDIATE, GoalTree, default_domains
 from engine.runtime.ledger import Ledger
 from engine.runtime.measures import Measures
 from engine.runtime.proposals import ACCEPTED, BELOW_HALF, REJECTED, VERIFIED, Entry, Proposals
-from engine.runtime.verification import REJECT_BELOW, Verifier
+from engine.runtime.starts import Domain, Starts
+from engine.runtime.verification import REJECT_BELOW, Verifier, stored_logistic
 from engine.runtime.world import World, neighbourhood
 
 if TYPE_CHECKING:
@@ -36,6 +38,9 @@ TEMPERATURE = 0.7  # of a policy that states none: claims are better drawn near 
 STEERING_PARTICLES = 64
 ACCEPT_FROM = 0.5  # headless
 FIRST_BEGINNERS = 16
+AGENTS_PER_VERIFICATION = 8  # a tick verifies one claim for so many agents
+CLAIMS_PER_AGENT, CLAIMS_LEAST = 2, 512  # room in the queue; what a tick verifies lasts sixteen ticks
+VERIFICATIONS_LEAST, VERIFICATIONS_AT_ONCE = 8, 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,15 +84,20 @@ class Swarm:
         self.layers = ContextLayers(engine, self.world, model.vocabulary.control)
         self.groups: list[Group] = []
         self.agents = Population(engine.config.agents, engine.levels)
-        self.starts = cycle.Starts(self.world, seed)
+        self.starts = Starts(self.world, seed)
+        self.claims = Claims()
         self.proposals = Proposals()
-        self.verifier = Verifier(engine, self.world, self.layers)
+        self.verifier = Verifier(engine, self.world, self.layers, stored_logistic(model.verification))
         self.measures = Measures(self.world, model.hidden)
         self.ledger = ledger or Ledger()
+        self.claims.capacity = max(CLAIMS_LEAST, CLAIMS_PER_AGENT * engine.config.agents)
         self.default_policy = replace(model.policy, temperature=TEMPERATURE)
         self.history: list[Tick] | None = None  # a list keeps every tick, for ``digest``
+        self.audit: list[tuple[Entry, NDArray[np.float64]]] | None = None  # a list keeps every claim verified, and its features
+        self.agents_per_verification = AGENTS_PER_VERIFICATION
         self._cid_text = lru_cache(1 << 16)(lambda token: model.vocabulary.cid(token).hex())
         self.everywhere: NDArray[np.int64] = np.arange(self.world.particles)
+        self._domains_of_goal: dict[int, tuple[Domain, ...]] = {}  # a goal's domain never changes
 
     # ---- groups and goals -----------------------------------------------------------------------------------------------
 
@@ -193,49 +203,56 @@ class Swarm:
         if not len(due):
             return ()
         slots = due.tolist()
-        domains = [agents.steering_domain.get(slot, self._domain(int(agents.goal[slot]))) for slot in slots]
-        prompts = self.starts.choose(agents, slots, domains)
-        limits = self.starts.walk_limits(agents, slots).tolist()
-        began = []
-        for slot, prompt, limit in zip(slots, prompts, limits, strict=True):
-            goal = self.goals[int(agents.goal[slot])]
-            shown = agents.steering.get(slot, goal.particles[:1])
-            self._begin(slot, self.layers.personal([*shown[:1], prompt[0]]), prompt, limit)
-            began.append((int(agents.id[slot]), tuple(prompt)))
-        return tuple(began)
-
-    def _begin(self, slot: int, personal: list[int], prompt: list[int], limit: int) -> None:
-        agents = self.agents
-        group = self.groups[int(agents.group[slot])]
-        version = self.layers.pin(group)
-        self.engine.begin(slot, version.context, personal, prompt)
-        self.unpin(slot)
-        agents.version[slot] = version.number
-        agents.needs_episode[slot] = False
-        agents.episode[slot] += 1
-        agents.walk_limit[slot] = limit
-        agents.personal[slot], agents.prompt[slot] = personal, prompt
-        cycle.set_walk(self.world, agents, slot, prompt)
+        prompts = self.starts.choose(agents, slots, [self._domains(slot) for slot in slots])
+        personal = []
+        for slot, goal, prompt in zip(slots, agents.goal[due].tolist(), prompts, strict=True):
+            shown = agents.steering.get(slot, self.goals[goal].particles)
+            personal.append(self.layers.personal([*shown[:1], prompt[0]]))
+        contexts = np.zeros(len(due), np.int64)
+        versions = np.zeros(len(due), np.int64)
+        for group, rows in members(agents.group[due]):
+            version = self.layers.pin(self.groups[group], len(rows))
+            contexts[rows], versions[rows] = version.context, version.number
+        self.engine.begin_many(due, contexts, personal, prompts)
+        agents.personal.update(zip(slots, personal, strict=True))
+        agents.prompt.update(zip(slots, prompts, strict=True))
+        for number, rows in members(agents.version[due]):
+            self.layers.unpin(number, len(rows))
+        agents.version[due] = versions
+        agents.needs_episode[due] = False
+        agents.walk_limit[due] = cycle.walk_limits(self.seed, agents, due)
+        agents.episode[due] += 1
+        cycle.set_walks(self.world, agents, due, prompts)
+        return tuple(zip(agents.id[due].tolist(), map(tuple, prompts), strict=True))
 
     def unpin(self, slot: int) -> None:
         """The agent leaves the version it pinned (of whichever group)."""
         self.layers.unpin(int(self.agents.version[slot]))
         self.agents.version[slot] = -1
 
-    def _domain(self, goal: int) -> NDArray[np.int64]:
-        domain = self.goals[goal].domain
-        return domain if len(domain) else self.everywhere
+    def _domains(self, slot: int) -> tuple[Domain, ...]:
+        """Where an agent looks for gaps, from the narrowest: as steered, else its goal's domain, that of its parent, everywhere."""
+        steered = self.agents.steering_domain.get(slot)
+        if steered is not None:
+            return (steered,)
+        number = int(self.agents.goal[slot])
+        found = self._domains_of_goal.get(number)
+        if found is not None:
+            return found
+        goal = self.goals[number]
+        wider = (goal.domain, self.goals[goal.parent].domain) if goal.parent >= 0 else (goal.domain,)
+        found = self._domains_of_goal[number] = (*(domain for domain in wider if len(domain)), self.everywhere)
+        return found
 
     def _think(self, slots: NDArray[np.int64], tokens: NDArray[Any]) -> tuple[int, ...]:
         agents = self.agents
         agents.generated[slots] += 1
         agents.by_level[slots, tokens["depth"].astype(np.int64) - 1] += 1
-        ids = tokens["token"].astype(np.int64)
-        walked = cycle.advance(self.world, agents, slots, ids)
+        walked = cycle.advance(self.world, agents, slots, tokens["token"].astype(np.int64))
         self.starts.observe(walked.target)
         agents.needs_episode[slots[walked.ended]] = True
-        new = self._propose(slots, tokens, walked)
-        self._verify(new)
+        self._claim(slots, tokens, cycle.claims(self.world, agents, slots, tokens, walked))
+        new = self._verify(self.claims.take(max(VERIFICATIONS_LEAST, len(slots) // self.agents_per_verification)))
         if self.limit:
             for slot in slots[agents.generated[slots] >= self.limit].tolist():
                 self.rest(slot)
@@ -243,43 +260,63 @@ class Swarm:
 
     # ---- claims -----------------------------------------------------------------------------------------------------------
 
-    def _propose(self, slots: NDArray[np.int64], tokens: NDArray[Any], walked: cycle.Walked) -> list[Entry]:
-        agents, world = self.agents, self.world
-        new = []
-        claimed = ~walked.known & (tokens["probability"][walked.rows] >= cycle.PROPOSAL_FLOOR)
-        for at in np.flatnonzero(claimed).tolist():
-            row = int(walked.rows[at])
-            slot = int(slots[row])
-            claim = int(walked.source[at]), int(walked.semcon[at]), int(walked.target[at])
-            key = world.canonical_key(*claim)
-            seen = self.proposals.find(key)
-            if seen is not None:
-                self._agree(seen, int(agents.id[slot]))
-                continue
-            if (agents.open if self.live else agents.proposed)[slot] >= self.budget:
-                continue
-            entry = Entry(
-                len(self.proposals), int(agents.id[slot]), int(agents.group[slot]), int(agents.goal[slot]), *claim,
-                self.tick, int(tokens["depth"][row]), float(tokens["probability"][row]),
-            )  # fmt: skip
-            self.proposals.add(key, entry)
-            agents.proposed[slot] += 1
-            agents.open[slot] += 1
-            new.append(entry)
-        return new
+    def verify_waiting(self) -> None:
+        """Verifies all claims that wait, in their order."""
+        while len(self.claims):
+            self._verify(self.claims.take(VERIFICATIONS_AT_ONCE))
 
-    def _verify(self, entries: list[Entry]) -> None:
-        for entry, features in zip(entries, self.verifier.features(entries), strict=True):
-            self.proposals.set_verified(entry, self.verifier.logistic.probability(features), features)
+    def _claim(self, slots: NDArray[np.int64], tokens: NDArray[Any], claimed: cycle.Claimed) -> None:
+        """Queues what is new of a tick's claims; who claims what is known already agrees with it."""
+        agents, world = self.agents, self.world
+        by = slots[claimed.rows]
+        promised = promise(world, claimed)
+        keys = world.canonical_keys(claimed.source, claimed.semcon, claimed.target)
+        welcome = (promised >= self.claims.floor) & ((agents.open if self.live else agents.proposed)[by] < self.budget)
+        columns = (agents.group[by], agents.goal[by], claimed.source, claimed.semcon, claimed.target, tokens["depth"][claimed.rows])
+        rows = list(zip(*(column.tolist() for column in (*columns, claimed.probability, promised)), strict=True))
+        for number, (key, agent, wanted) in enumerate(zip(keys.tolist(), agents.id[by].tolist(), welcome.tolist(), strict=True)):
+            seen = self.claims.waiting.get(key) or self.proposals.find(key)
+            if seen is not None:
+                self._agree(seen, agent)
+            elif wanted and key not in self.claims.found_wanting:
+                group, goal, source, semcon, target, depth, probability, value = rows[number]
+                claim = Entry(-1, agent, group, goal, source, semcon, target, self.tick, depth, probability, promise=value)
+                claim.agents.add(agent)
+                self.claims.add(key, claim)
+
+    def _verify(self, taken: list[tuple[int, Entry]]) -> list[Entry]:
+        """Verifies claims; those worth it become proposals, within the budget of who claimed them first."""
+        claims = [claim for _, claim in taken]
+        features = self.verifier.features(claims)
+        probabilities = self.verifier.logistic.probabilities(features)
+        if self.audit is not None:
+            self.audit += zip(claims, features, strict=True)
+        new = []
+        agents = self.agents
+        for (key, entry), row, probability in zip(taken, features.tolist(), probabilities.tolist(), strict=True):
+            slot = agents.slot_of.get(entry.agent)
+            spent = 0 if slot is None else int((agents.open if self.live else agents.proposed)[slot])
+            if probability < REJECT_BELOW:
+                self.claims.found_wanting.add(key)
+            if probability < REJECT_BELOW or spent >= self.budget:
+                continue
+            entry.id = len(self.proposals)
+            self.proposals.add(key, entry)
+            if slot is not None:
+                agents.proposed[slot] += 1
+                agents.open[slot] += 1
+            self.proposals.set_verified(entry, probability, tuple(row))
             self.measures.proposed(entry)
             self._settle(entry)
+            new.append(entry)
+        return new
 
     def _agree(self, entry: Entry, agent: int) -> None:
         """Another agent walked the same link: that is evidence."""
         if agent in entry.agents:
             return
         entry.agents.add(agent)
-        if entry.features:
+        if entry.id >= 0:
             self.proposals.set_verified(entry, *self.verifier.agreed(entry))
             if entry.status == VERIFIED or (entry.status == REJECTED and entry.reason == BELOW_HALF):
                 self._settle(entry)

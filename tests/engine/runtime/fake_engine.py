@@ -25,6 +25,12 @@ TOKEN = np.dtype(
 FREE, IDLE, RUNNING, PAUSED = 0, 1, 2, 3
 
 
+def rows_of(ragged: Any) -> list[list[int]]:
+    """Rows of an (offsets, values) pair."""
+    offsets, values = ragged
+    return [row.tolist() for row in np.split(np.asarray(values), np.asarray(offsets)[1:-1])]
+
+
 class FakeEngine:
     """``fail_at``: the tick whose step fails as a full pool does."""
 
@@ -84,6 +90,10 @@ class FakeEngine:
         agent["episode"] += 1
         text = repr((self.contexts[context], list(personal), agent["episode"]))
         agent.update(tokens=list(prompt), depths=[0] * len(prompt), start=32, state=RUNNING, salt=hashlib.sha256(text.encode()).digest())
+
+    def begin_many(self, slots: Any, contexts: Any, personal: Any, prompts: Any) -> None:
+        for slot, context, layer, prompt in zip(slots.tolist(), contexts.tolist(), personal, prompts, strict=True):
+            self.begin(slot, context, layer, prompt)
 
     def pause(self, slot: int) -> None:
         agent = self._agent(slot)
@@ -162,8 +172,8 @@ class FakeEngine:
         return self._tokens.copy()
 
     def score(self, queries: Any, policy: Any, **options: Any) -> Any:
-        targets = options["targets"]
-        assert len(queries) == len(targets) == len(options["filters"])
+        queries, targets, filters = (rows_of(ragged) for ragged in (queries, options["targets"], options["filters"]))
+        assert len(queries) == len(targets) == len(filters)
         assert policy.depth_min == policy.depth_max == self.levels
         self.verified += sum(map(len, queries))
         logprob, rank = [], []

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from engine.runtime import chance, cycle
 from engine.runtime.agents import Population
 from engine.runtime.world import World, neighbourhood
+from tests.engine.runtime.fake_engine import TOKEN
 
 PARTICLES, SEMCONS = 12, 4
 LINKS = np.array([[0, 0, 1], [1, 0, 2], [2, 1, 3], [3, 1, 4], [5, 0, 6], [7, 1, 0]], np.int64)
@@ -26,7 +27,7 @@ def test_walk_completes_exactly_the_grammatical_triples(tokens: list[int], start
     world, agents = small_world(), Population(1, 3)
     agents.add(0, 1, 0, 0)
     agents.walk_limit[0] = cycle.WALK_TOKENS
-    cycle.set_walk(world, agents, 0, [start])
+    cycle.set_walks(world, agents, np.array([0]), [[start]])
     walk, completed = [start], []
     for token in tokens:
         walked = cycle.advance(world, agents, np.array([0]), np.array([token]))
@@ -48,27 +49,47 @@ def test_walk_completes_exactly_the_grammatical_triples(tokens: list[int], start
             break
 
 
-def test_starts_depend_on_nothing_but_seed_agent_episode_and_visits() -> None:
-    world, agents = small_world(), Population(6, 3)
-    for slot in range(6):
+def test_answers_to_a_prompt_claim_their_other_candidates_too() -> None:
+    world, agents = small_world(), Population(2, 3)
+    for slot in range(2):
         agents.add(slot, slot + 1, 0, 0)
-    domain = np.arange(PARTICLES)
-    whole = cycle.Starts(world, 5).choose(agents, [0, 1, 2, 3], [domain] * 4)
-    again = cycle.Starts(world, 5).choose(agents, [0, 1, 2, 3], [domain] * 4)
-    assert whole == again
-    assert cycle.Starts(world, 5).choose(agents, [2], [domain]) == whole[2:3]
-    assert cycle.Starts(world, 6).choose(agents, [0, 1, 2, 3], [domain] * 4) != whole
+        agents.walk_limit[slot] = cycle.WALK_TOKENS
+    slots = np.arange(2)
+    cycle.set_walks(world, agents, slots, [[0, PARTICLES], [0]])  # agent 2 says the semcon itself
+    tokens = np.zeros(2, TOKEN)
+    tokens["slot"] = slots
+    tokens["token"], tokens["probability"] = [4, PARTICLES], [0.5, 0.9]
+    # of the others one is drawn already, one is known (0 -0→ 1), one is too unlikely
+    tokens["alternatives"], tokens["alternative_probability"] = [[4, 1, 6], [3, 4, 5]], [[0.5, 0.2, 0.1], [0.2, 0.2, 0.2]]
+    claimed = cycle.claims(world, agents, slots, tokens, cycle.advance(world, agents, slots, tokens["token"].astype(np.int64)))
+    assert claimed.target.tolist() == [4, 6]
+    assert claimed.source.tolist() == claimed.semcon.tolist() == claimed.rows.tolist() == [0, 0]
+    assert np.allclose(claimed.probability, [0.5, 0.1])
+    tokens["token"], tokens["probability"] = [PARTICLES, 7], [0.9, cycle.CLAIM_FLOOR]
+    claimed = cycle.claims(world, agents, slots, tokens, cycle.advance(world, agents, slots, tokens["token"].astype(np.int64)))
+    assert claimed.target.tolist() == [7], "no prompt asked for it: only what was drawn"
+    assert claimed.rows.tolist() == [1]
 
 
-def test_starts_prefer_what_is_unexplored() -> None:
-    world, agents = small_world(), Population(1, 3)
-    agents.add(0, 1, 0, 0)
-    starts = cycle.Starts(world, 1)
-    domain = np.arange(PARTICLES)
-    for episode in range(60):
-        agents.episode[0] = episode
-        starts.choose(agents, [0], [domain])
-    assert (starts.visits > 0).all()
+def test_known_targets_are_bounded_and_leave_the_answer_out() -> None:
+    links = np.array([[0, 0, target] for target in (1, 3, 5, 7)] + [[2, 1, 4]], np.int64)
+    world = World.of_links(8, 4, np.array([2, 3, 0, 1]), links, np.ones(8))
+    offsets, targets = world.targets(np.array([0, 2, 0, 6]), np.array([0, 1, 0, 0]), np.array([3, 6, 2, 0]), 2)
+    assert [row.tolist() for row in np.split(targets, offsets[1:-1])] == [[1, 5], [4], [1, 3], []]
+
+
+def test_added_links_are_held_and_fill_roles_until_taken_back() -> None:
+    world = small_world()
+    ends = np.array([8]), np.array([0]), np.array([9])
+    assert world.lacks(ends[0], ends[1])[0]
+    world.add(8, 0, 9)
+    assert world.holds(*ends)[0]
+    assert world.holds(ends[2], world.inverse[ends[1]], ends[0])[0]
+    assert not world.lacks(ends[0], ends[1])[0]
+    assert world.neighbours(8) == {9: 0}
+    world.remove(8, 0, 9)
+    assert not world.holds(*ends)[0]
+    assert world.neighbours(8) == {}
 
 
 def test_gaps_are_roles_that_the_like_play_and_the_particle_lacks() -> None:

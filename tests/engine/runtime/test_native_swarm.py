@@ -33,7 +33,7 @@ KEYS = {
     ),
     "goals": ("terminal", "drift_alerts"),
     "links": (
-        "proposed", "verified", "accepted", "rejected", "hidden", "found", "precision", "recall", "budget", "baselines",
+        "proposed", "verified", "accepted", "rejected", "hidden", "found", "precision", "recall", "budget", "calibrated", "baselines",
     ),
 }  # fmt: skip
 PLAIN = ("agents", "groups", "steps", "seconds", "threads", "seed", "inherit", "rule", "tokens_per_second", "digest")
