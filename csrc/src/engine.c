@@ -5,7 +5,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 static cyb_status check_matrix(const cyb_matrix *matrix, uint32_t rows, uint32_t columns, const char *name) {
   if (matrix->rows != rows || matrix->columns != columns)
@@ -98,8 +97,6 @@ static void tape_free(cyb_engine *engine) {
                     t->up};
   for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++)
     free(arrays[i]);
-  if (t->accumulator)
-    munmap(t->accumulator, (size_t)t->keep_slots * engine->padded_vocabulary * sizeof(float));
   memset(t, 0, sizeof *t);
 }
 
@@ -143,17 +140,6 @@ static cyb_status tape_create(cyb_engine *engine) {
     *buffers[i] = zeros(d, sizeof(float), &failed);
   t->gate = zeros(f, sizeof(float), &failed);
   t->up = zeros(f, sizeof(float), &failed);
-  uint64_t row = (uint64_t)engine->padded_vocabulary * sizeof(float), keep = engine->config.accumulator_bytes / row;
-  t->keep_slots = keep < engine->decode_capacity ? (uint32_t)keep : engine->decode_capacity;
-  if (m->levels > 1 && t->keep_slots) {
-    void *memory = mmap(NULL, t->keep_slots * row, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (memory == MAP_FAILED)
-      t->keep_slots = 0;
-    else
-      t->accumulator = memory;
-  } else {
-    t->keep_slots = 0;
-  }
   return failed ? cyb_fail(CYB_OUT_OF_MEMORY, "no memory for the working rows") : CYB_OK;
 }
 
@@ -210,7 +196,6 @@ static cyb_status create(cyb_engine *engine, const cyb_model *model) {
   uint32_t rows = c->rows ? c->rows : c->agents < 64 ? 64 : c->agents > 1024 ? 1024 : c->agents;
   engine->decode_capacity = rows;
   engine->fill_capacity = c->rows ? c->rows : 512;
-  engine->padded_vocabulary = (model->vocabulary + CYB_PANEL_ROWS - 1) / CYB_PANEL_ROWS * CYB_PANEL_ROWS;
   size_t page_bytes = (size_t)CYB_PAGE_POSITIONS * model->layers * 2 * model->width[0] * sizeof(uint16_t);
   status = cyb_pool_create(&engine->pool, c->pages, page_bytes);
   if (status == CYB_OK)

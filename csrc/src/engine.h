@@ -10,7 +10,6 @@
 */
 typedef struct cyb_tape {
   uint32_t slots;
-  uint32_t keep_slots; /* slots whose accumulators are kept */
   uint32_t layers, width, ffn;
   float *x;                                        /* [slots][D] residual stream */
   int16_t *input_q, *mixed_q, *middle_q;           /* [layers][slots][D] */
@@ -23,7 +22,6 @@ typedef struct cyb_tape {
   float *squares;                                  /* [2*layers+1][slots] sums of squares of the blocks so far */
   float *query, *key, *value, *delta;              /* [slots][largest block] */
   float *gate, *up;                                /* [slots][largest ffn block] */
-  float *accumulator;                              /* [keep_slots][padded vocabulary] */
 } cyb_tape;
 
 /* An immutable shared prefix. Its chunks outlive it while agents hold them. */
@@ -78,8 +76,7 @@ typedef struct cyb_engine {
   cyb_chunks chunks;
   cyb_tape tape;
   uint32_t slot_end[CYB_LEVELS_MAX + 1]; /* page slots of block k: [slot_end[k-1], slot_end[k]) */
-  uint32_t padded_vocabulary;
-  float *cosine, *sine; /* [positions][head_size/2] */
+  float *cosine, *sine;                  /* [positions][head_size/2] */
   int32_t has_f16;
   cyb_row *fill; /* [fill_capacity] rows of the pass being built */
   uint32_t fill_count, fill_capacity, decode_capacity;
@@ -121,7 +118,7 @@ uint64_t cyb_layer_multiply_adds(const cyb_engine *engine, uint32_t block); /* p
 /* forward.c: computes block k of rows[0..n) over all layers. */
 void cyb_forward_block(cyb_engine *engine, const cyb_row *const *rows, uint32_t n, uint32_t k);
 size_t cyb_forward_scratch(const cyb_engine *engine); /* floats a worker needs for it */
-/* output.c: distribution of jobs[0..n) at level k; a job whose level is k-1 goes on from its kept accumulators. Sets job->level. */
+/* output.c: distribution of jobs[0..n) at level k. Sets job->level. */
 void cyb_output(cyb_engine *engine, cyb_job **jobs, uint32_t n, uint32_t k);
 /* decide.c */
 int cyb_policy_answers(const cyb_engine *engine, const cyb_job *job, uint32_t k);

@@ -2,8 +2,9 @@
 ** output.c - the distribution over the vocabulary: accumulators of E, logits, softmax statistics by tile and the best candidates.
 **
 ** Tiles of 4,096 rows in fixed order, folded left, so the bits do not depend on how the work is split. Work goes tile by tile over all
-** jobs, so that the table is streamed once a pass and its tile serves them from cache. Logits are not stored unless a job asks for them; accumulators are kept for rows that may escalate, as far as the budget goes, and recomputed beyond it: the chain of
-** sums over blocks 1..k is the same either way.
+** jobs, so that the table is streamed once a pass and its tile serves them from cache. Logits are not stored unless a job asks for
+** them. Nor are accumulators: a job that goes one level deeper computes those of the blocks below again, in the same order and so with
+** the same bits, since the table's columns are fewer bytes than every job's sums, and the arithmetic costs no more than moving them.
 */
 #include "engine.h"
 #include <math.h>
@@ -29,45 +30,21 @@ static cyb_matrix tile_of(const cyb_matrix *table, uint32_t first, uint32_t rows
   return tile;
 }
 
-static int continues(const cyb_engine *engine, const cyb_job *job, uint32_t k) {
-  return k > 1 && job->row.tape < engine->tape.keep_slots && job->level == k - 1;
-}
-
-static int is_kept(const cyb_engine *engine, const cyb_job *job, uint32_t k) {
-  return job->row.tape < engine->tape.keep_slots && k < job->depth_max;
-}
-
-/* Accumulators of jobs[0..n) for rows [first, first+rows) of the table into sums [n][TILE]. */
-static void accumulate(const task *t, cyb_job **jobs, uint32_t n, const cyb_activations *x, uint32_t first, uint32_t rows,
-                       float *sums) {
-  cyb_engine *engine = t->engine;
-  const cyb_model *model = &engine->model;
-  uint32_t panels = (rows + CYB_PANEL_ROWS - 1) / CYB_PANEL_ROWS;
-  for (int again = 0; again <= 1; again++) {
-    uint32_t index[ROWS], count = 0;
-    for (uint32_t r = 0; r < n; r++)
-      if (continues(engine, jobs[r], t->k) != again)
-        index[count++] = r;
-    if (!count)
-      continue;
-    for (uint32_t r = 0; r < count && !again; r++)
-      memcpy(sums + (size_t)index[r] * TILE,
-             engine->tape.accumulator + (size_t)jobs[index[r]]->row.tape * engine->padded_vocabulary + first,
-             panels * CYB_PANEL_ROWS * sizeof *sums);
-    for (uint32_t k = again ? 1 : t->k; k <= t->k; k++) {
-      uint32_t begin = k > 1 ? model->width[k - 2] : 0;
-      cyb_matrix part = tile_of(&model->embedding[k - 1], first, rows);
-      cyb_activations columns = *x;
-      columns.x += begin;
-      columns.q += begin;
-      columns.scale += begin / CYB_QUANT_GROUP;
-      engine->kernels->product(&part, 0, panels, &columns, index, count, k > 1 ? sums : NULL, sums, TILE);
-    }
-  }
+/* Accumulators of n jobs for rows [first, first+rows) of the table into sums [n][TILE]: the chain of sums over blocks 1..k. */
+static void accumulate(const task *t, uint32_t n, const cyb_activations *x, uint32_t first, uint32_t rows, float *sums) {
+  const cyb_model *model = &t->engine->model;
+  uint32_t panels = (rows + CYB_PANEL_ROWS - 1) / CYB_PANEL_ROWS, index[ROWS];
   for (uint32_t r = 0; r < n; r++)
-    if (is_kept(engine, jobs[r], t->k))
-      memcpy(engine->tape.accumulator + (size_t)jobs[r]->row.tape * engine->padded_vocabulary + first, sums + (size_t)r * TILE,
-             panels * CYB_PANEL_ROWS * sizeof *sums);
+    index[r] = r;
+  for (uint32_t k = 1; k <= t->k; k++) {
+    uint32_t begin = k > 1 ? model->width[k - 2] : 0;
+    cyb_matrix part = tile_of(&model->embedding[k - 1], first, rows);
+    cyb_activations columns = *x;
+    columns.x += begin;
+    columns.q += begin;
+    columns.scale += begin / CYB_QUANT_GROUP;
+    t->engine->kernels->product(&part, 0, panels, &columns, index, n, k > 1 ? sums : NULL, sums, TILE);
+  }
 }
 
 static void do_item(const task *t, uint32_t item, cyb_best *best, float *scratch) {
@@ -92,7 +69,7 @@ static void do_item(const task *t, uint32_t item, cyb_best *best, float *scratch
   }
   cyb_activations input = {x, q, scale, width, width, groups};
   uint32_t first = tile * TILE, rows = model->vocabulary - first < TILE ? model->vocabulary - first : TILE;
-  accumulate(t, jobs, n, &input, first, rows, sums);
+  accumulate(t, n, &input, first, rows, sums);
   for (uint32_t r = 0; r < n; r++) {
     float *logits = sums + (size_t)r * TILE;
     engine->kernels->logits(logits, factor[r], model->beta[t->k - 1], model->log_focus + first, rows, logits);
@@ -150,19 +127,8 @@ void cyb_output(cyb_engine *engine, cyb_job **jobs, uint32_t n, uint32_t k) {
   atomic_store(&t.next, 0);
   cyb_threads_run(engine->threads, fold, &t);
   cyb_counters *counters = &engine->counters;
-  for (uint32_t r = 0; r < n; r++) {
-    cyb_job *job = jobs[r];
-    uint32_t begin = continues(engine, job, k) ? model->width[k - 2] : 0;
-    counters->multiply_adds += (uint64_t)model->vocabulary * (model->width[k - 1] - begin);
-    if (begin)
-      counters->other_bytes += (uint64_t)model->vocabulary * 4;
-    if (is_kept(engine, job, k))
-      counters->other_bytes += (uint64_t)model->vocabulary * 4;
-  }
-  int again = 0;
-  for (uint32_t r = 0; r < n; r++)
-    again |= !continues(engine, jobs[r], k);
-  for (uint32_t j = again ? 1 : k; j <= k; j++)
+  counters->multiply_adds += (uint64_t)n * model->vocabulary * model->width[k - 1];
+  for (uint32_t j = 1; j <= k; j++)
     counters->weight_bytes[j - 1] += engine->table_bytes[j - 1];
   for (uint32_t r = 0; r < n; r++)
     jobs[r]->level = k;

@@ -240,7 +240,6 @@ int main(void) {
         config.isa = isa;
         config.threads = 1 + (uint32_t)seed % 3;
         config.rows = seed % 2 ? 0 : 7;
-        config.accumulator_bytes = seed == 2 ? 0 : config.accumulator_bytes;
         pinned_case(r, config, seed);
         filled_case(r, config, seed);
         zeros_case(r, config, seed);
