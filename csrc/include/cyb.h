@@ -248,7 +248,7 @@ typedef struct cyb_counters {
   uint64_t filled[CYB_LEVELS_MAX];                          /* hole positions filled, by block */
   uint64_t passes[CYB_LEVELS_MAX];                          /* times block k's weights were streamed */
   uint64_t weight_bytes[CYB_LEVELS_MAX];                    /* bytes of block k's weights streamed, output table included */
-  uint64_t kv_bytes_shared, kv_bytes_personal, other_bytes; /* other: accumulators and activations */
+  uint64_t kv_bytes_shared, kv_bytes_personal, other_bytes; /* other: activations, ln focus, stored logits */
   uint64_t multiply_adds;                /* everything: products, attention, output product, fills, recomputation */
   uint64_t always_deepest_multiply_adds; /* the same tokens had every position been computed at level K, nothing twice */
   uint64_t standard_bytes;               /* model of N separate processes: see cli.md; grows a generated token */

@@ -51,6 +51,16 @@ typedef struct cyb_slot {
 
 enum { CYB_JOB_NO_ROOM = 1, CYB_JOB_LATER = 2 }; /* the pool is full; this call has computed enough */
 
+/* Targets of a query and where they stand; rank.c. Counts are sums over tiles, whoever adds them. */
+typedef struct cyb_ranks {
+  const uint32_t *targets;  /* [n] */
+  const uint32_t *left_out; /* [left_out_count] ascending, each once */
+  uint32_t n, left_out_count;
+  uint32_t candidates;         /* ids [0, candidates) are counted; 0: only logits are wanted */
+  float *logit;                /* [n] */
+  atomic_uint *better, *equal; /* [n] */
+} cyb_ranks;
+
 /* What a decode row is to do and what came of it: agents and queries alike. */
 typedef struct cyb_job {
   cyb_row row;
@@ -61,9 +71,10 @@ typedef struct cyb_job {
   uint8_t answered, dropped; /* dropped: CYB_JOB_* */
   float top[CYB_LEVELS_MAX];
   float features[CYB_LEVELS_MAX][CYB_GAIN_FEATURES];
-  float maximum, sum; /* of the logits at `level` */
+  float maximum, sum;     /* of the logits at `level` */
+  float *logits;          /* [vocabulary] when wanted, else NULL */
+  const cyb_ranks *ranks; /* NULL when nobody asks */
   cyb_best best;
-  float *logits; /* [vocabulary] when wanted, else NULL */
 } cyb_job;
 
 typedef struct cyb_engine {
@@ -120,6 +131,10 @@ void cyb_forward_block(cyb_engine *engine, const cyb_row *const *rows, uint32_t 
 size_t cyb_forward_scratch(const cyb_engine *engine); /* floats a worker needs for it */
 /* output.c: distribution of jobs[0..n) at level k. Sets job->level. */
 void cyb_output(cyb_engine *engine, cyb_job **jobs, uint32_t n, uint32_t k);
+/* rank.c: logits of a job's targets, before the first tile; counts of one tile of logits. */
+struct cyb_output_task;
+void cyb_ranks_begin(const struct cyb_output_task *t, const cyb_job *job, float *scratch);
+void cyb_ranks_tile(const cyb_ranks *ranks, const float *logits, uint32_t first, uint32_t rows);
 /* decide.c */
 int cyb_policy_answers(const cyb_engine *engine, const cyb_job *job, uint32_t k);
 void cyb_job_features(cyb_job *job, uint32_t k); /* of the distribution at level k */
@@ -133,7 +148,10 @@ int cyb_preempt_one(cyb_engine *engine);
 int cyb_reclaim(cyb_engine *engine);
 double cyb_seconds(void); /* monotonic clock */
 void cyb_effective_depth(const cyb_engine *engine, const cyb_slot *slot, uint32_t *depth_min, uint32_t *depth_max);
-/* counters.c: multiply-adds of one row at the deepest level that attends to `attended` positions. */
+/* counters.c: bytes of one row's activations: what block k writes to the tape and reads from it; what its products read of `columns`. */
+uint64_t cyb_tape_bytes(const cyb_engine *engine, uint32_t k);
+uint64_t cyb_input_bytes(const cyb_engine *engine, uint32_t k, uint32_t columns);
+/* multiply-adds of one row at the deepest level that attends to `attended` positions */
 uint64_t cyb_deepest_multiply_adds(const cyb_engine *engine, uint32_t attended);
 const cyb_context *cyb_context_find(const cyb_engine *engine,
                                     uint32_t context); /* NULL and an error text when it is not there */
