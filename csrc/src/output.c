@@ -62,7 +62,7 @@ static void do_item(const cyb_output_task *t, uint32_t item, cyb_best *best, flo
   uint32_t first_job = item % t->groups * ROWS, tile = item / t->groups;
   uint32_t n = t->n - first_job < ROWS ? t->n - first_job : ROWS;
   cyb_job **jobs = t->jobs + first_job;
-  float *sums = scratch, factor[ROWS];
+  float *sums = scratch, factor[ROWS], maxima[CYB_TILE_MAXIMA];
   cyb_activations input;
   cyb_output_load(t, (const cyb_job *const *)jobs, n, scratch + (size_t)ROWS * TILE, &input, factor);
   uint32_t first = tile * TILE, rows = model->vocabulary - first < TILE ? model->vocabulary - first : TILE;
@@ -71,8 +71,8 @@ static void do_item(const cyb_output_task *t, uint32_t item, cyb_best *best, flo
     float *logits = sums + (size_t)r * TILE;
     engine->kernels->logits(logits, factor[r], model->beta[t->k - 1], model->log_focus + first, rows, logits);
     float *stats = engine->tile_stats + ((size_t)(first_job + r) * t->tiles + tile) * 2;
-    engine->kernels->tile_softmax(logits, rows, &stats[0], &stats[1]);
-    cyb_best_offer(&best[first_job + r], logits, first, rows);
+    engine->kernels->tile_softmax(logits, rows, &stats[0], &stats[1], maxima);
+    cyb_best_offer(&best[first_job + r], engine->kernels, logits, first, rows, maxima);
     if (jobs[r]->ranks)
       cyb_ranks_tile(jobs[r]->ranks, logits, first, rows);
     if (jobs[r]->logits)
