@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { CACHED_BYTES = 256 << 10 }; /* half of a small second cache */
+
 static cyb_status check_matrix(const cyb_matrix *matrix, uint32_t rows, uint32_t columns, const char *name) {
   if (matrix->rows != rows || matrix->columns != columns)
     return cyb_fail(CYB_INVALID_ARGUMENT, "%s is %u x %u, the levels ask for %u x %u", name, matrix->rows, matrix->columns,
@@ -196,6 +198,7 @@ static cyb_status create(cyb_engine *engine, const cyb_model *model) {
   uint32_t rows = c->rows ? c->rows : c->agents < 64 ? 64 : c->agents > 1024 ? 1024 : c->agents;
   engine->decode_capacity = rows;
   engine->fill_capacity = c->rows ? c->rows : 512;
+  engine->cached_bytes = CACHED_BYTES;
   size_t page_bytes = (size_t)CYB_PAGE_POSITIONS * model->layers * 2 * model->width[0] * sizeof(uint16_t);
   status = cyb_pool_create(&engine->pool, c->pages, page_bytes);
   if (status == CYB_OK)
@@ -214,6 +217,7 @@ static cyb_status create(cyb_engine *engine, const cyb_model *model) {
   engine->fill = zeros(engine->fill_capacity, sizeof *engine->fill, &failed);
   engine->decode = zeros(engine->decode_capacity, sizeof *engine->decode, &failed);
   engine->pass_rows = zeros(engine->tape.slots, sizeof *engine->pass_rows, &failed);
+  engine->pass_slots = zeros(engine->tape.slots, sizeof *engine->pass_slots, &failed);
   engine->job_set = zeros(engine->decode_capacity, sizeof *engine->job_set, &failed);
   engine->jobs = zeros(engine->decode_capacity, sizeof *engine->jobs, &failed);
   engine->tile_stats = zeros((size_t)engine->decode_capacity * tiles * 2, sizeof(float), &failed);
@@ -272,10 +276,10 @@ void cyb_engine_destroy(cyb_engine *engine) {
   cyb_chunks_destroy(&engine->chunks);
   cyb_pool_destroy(&engine->pool);
   void *arrays[] = {
-      engine->matrices,    engine->cosine,   engine->sine,       engine->fill,   engine->decode,     (void *)engine->pass_rows,
-      engine->job_set,     engine->jobs,     engine->tile_stats, engine->agents, engine->free_slots, engine->tokens,
-      engine->has_token,   engine->policies, engine->has_group,  engine->events, engine->contexts,   engine->scratch,
-      engine->partial_best};
+      engine->matrices,   engine->cosine,      engine->sine,     engine->fill,       engine->decode, (void *)engine->pass_rows,
+      engine->pass_slots, engine->job_set,     engine->jobs,     engine->tile_stats, engine->agents, engine->free_slots,
+      engine->tokens,     engine->has_token,   engine->policies, engine->has_group,  engine->events, engine->contexts,
+      engine->scratch,    engine->partial_best};
   for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++)
     free(arrays[i]);
   free(engine);

@@ -94,6 +94,8 @@ typedef struct cyb_engine {
   uint32_t fills_left;       /* fill rows that this call may still compute, CYB_NONE = no bound */
   uint64_t rows_run;         /* rows of all passes since creation */
   const cyb_row **pass_rows; /* [tape.slots] of the block being computed */
+  uint32_t *pass_slots;      /* [tape.slots] their slots */
+  uint64_t cached_bytes;     /* weights of a block and layer that stay in a worker's cache; larger ones are split by panels */
   cyb_row *decode;           /* [decode_capacity] decode rows planned for the pass being built */
   cyb_job **job_set;         /* [decode_capacity] jobs that take a level together */
   cyb_job *batch;            /* [batch_count] jobs that run now */
