@@ -149,7 +149,7 @@ static cyb_status tape_create(cyb_engine *engine) {
 static cyb_status worker_buffers(cyb_engine *engine) {
   uint32_t workers = cyb_threads_count(engine->threads);
   const cyb_tape *t = &engine->tape;
-  size_t floats = 16 * ((size_t)CYB_VOCAB_TILE + t->width + t->width / CYB_QUANT_GROUP + t->width / 2);
+  size_t floats = 16 * ((size_t)CYB_VOCAB_TILE + 16 + t->width + t->width / CYB_QUANT_GROUP + t->width / 2);
   if (floats < cyb_forward_scratch(engine))
     floats = cyb_forward_scratch(engine);
   floats = (floats + 63) / 64 * 64;

@@ -10,7 +10,9 @@
 #include <math.h>
 #include <string.h>
 
-enum { ROWS = 16, TILE = CYB_VOCAB_TILE };
+/* Sums of 16 jobs go on from block to block while few panels of them are in the first cache; a row of sums is a little longer than a tile,
+** as rows at the same place in every page would push each other out of it. */
+enum { ROWS = 16, TILE = CYB_VOCAB_TILE, STRIDE = TILE + 16, PANELS = 8 };
 
 /* The panels of one tile as a matrix of their own; first is a multiple of 16. */
 static cyb_matrix tile_of(const cyb_matrix *table, uint32_t first, uint32_t rows) {
@@ -27,15 +29,16 @@ void cyb_output_accumulate(const cyb_output_task *t, uint32_t n, const cyb_activ
   uint32_t panels = (rows + CYB_PANEL_ROWS - 1) / CYB_PANEL_ROWS, index[ROWS];
   for (uint32_t r = 0; r < n; r++)
     index[r] = r;
-  for (uint32_t k = 1; k <= t->k; k++) {
-    uint32_t begin = k > 1 ? model->width[k - 2] : 0;
-    cyb_matrix part = tile_of(&model->embedding[k - 1], first, rows);
-    cyb_activations columns = *input;
-    columns.x += begin;
-    columns.q += begin;
-    columns.scale += begin / CYB_QUANT_GROUP;
-    t->engine->kernels->product(&part, 0, panels, &columns, index, n, k > 1 ? sums : NULL, sums, stride);
-  }
+  for (uint32_t done = 0; done < panels; done += PANELS)
+    for (uint32_t k = 1; k <= t->k; k++) {
+      uint32_t begin = k > 1 ? model->width[k - 2] : 0, end = panels - done < PANELS ? panels : done + PANELS;
+      cyb_matrix part = tile_of(&model->embedding[k - 1], first, rows);
+      cyb_activations columns = *input;
+      columns.x += begin;
+      columns.q += begin;
+      columns.scale += begin / CYB_QUANT_GROUP;
+      t->engine->kernels->product(&part, done, end, &columns, index, n, k > 1 ? sums : NULL, sums, stride);
+    }
 }
 
 void cyb_output_load(const cyb_output_task *t, const cyb_job *const *jobs, uint32_t n, float *scratch, cyb_activations *input,
@@ -64,11 +67,11 @@ static void do_item(const cyb_output_task *t, uint32_t item, cyb_best *best, flo
   cyb_job **jobs = t->jobs + first_job;
   float *sums = scratch, factor[ROWS], maxima[CYB_TILE_MAXIMA];
   cyb_activations input;
-  cyb_output_load(t, (const cyb_job *const *)jobs, n, scratch + (size_t)ROWS * TILE, &input, factor);
+  cyb_output_load(t, (const cyb_job *const *)jobs, n, scratch + (size_t)ROWS * STRIDE, &input, factor);
   uint32_t first = tile * TILE, rows = model->vocabulary - first < TILE ? model->vocabulary - first : TILE;
-  cyb_output_accumulate(t, n, &input, first, rows, sums, TILE);
+  cyb_output_accumulate(t, n, &input, first, rows, sums, STRIDE);
   for (uint32_t r = 0; r < n; r++) {
-    float *logits = sums + (size_t)r * TILE;
+    float *logits = sums + (size_t)r * STRIDE;
     engine->kernels->logits(logits, factor[r], model->beta[t->k - 1], model->log_focus + first, rows, logits);
     float *stats = engine->tile_stats + ((size_t)(first_job + r) * t->tiles + tile) * 2;
     engine->kernels->tile_softmax(logits, rows, &stats[0], &stats[1], maxima);
