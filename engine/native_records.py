@@ -31,7 +31,6 @@ class EngineConfig:
     threads: int = 0
     rows: int = 0
     step_rows: int = 0
-    accumulator_bytes: int = 64 << 20
     events: int = 4096
     isa: int = ISA_AUTO
     low_priority: bool = False

@@ -107,17 +107,16 @@ typedef struct cyb_policy {
 /* ---- engine -------------------------------------------------------------------------------------------------- */
 typedef struct cyb_engine cyb_engine;
 typedef struct cyb_engine_config {
-  uint32_t pages;             /* base pages in the pool */
-  uint32_t agents;            /* slots */
-  uint32_t groups;            /* group slots */
-  uint32_t positions;         /* most positions an agent may hold (private + context) */
-  uint32_t threads;           /* 0 = number of cores */
-  uint32_t rows;              /* most rows in one pass, 0 = default */
-  uint32_t step_rows;         /* most rows computed by one cyb_step call before it returns unfinished, 0 = no bound */
-  uint64_t accumulator_bytes; /* budget for kept logit accumulators; beyond it they are recomputed (same bits) */
-  uint32_t events;            /* capacity of the event ring */
-  int32_t isa;                /* CYB_ISA_AUTO or a supported one */
-  int32_t low_priority;       /* 1: workers run below the interface's priority */
+  uint32_t pages;       /* base pages in the pool */
+  uint32_t agents;      /* slots */
+  uint32_t groups;      /* group slots */
+  uint32_t positions;   /* most positions an agent may hold (private + context) */
+  uint32_t threads;     /* 0 = number of cores */
+  uint32_t rows;        /* most rows in one pass, 0 = default */
+  uint32_t step_rows;   /* most rows computed by one cyb_step call before it returns unfinished, 0 = no bound */
+  uint32_t events;      /* capacity of the event ring */
+  int32_t isa;          /* CYB_ISA_AUTO or a supported one */
+  int32_t low_priority; /* 1: workers run below the interface's priority */
   uint64_t seed;
 } cyb_engine_config;
 
@@ -232,13 +231,13 @@ typedef struct cyb_score_request {
 } cyb_score_request;
 typedef struct cyb_score_result { /* arrays may be NULL where not wanted */
   float *target_logprob;          /* [targets] ln p at the answering level */
-  float *target_rank;      /* [targets] 1 + better + (ties)/2 among unfiltered candidates, on accumulators bits of the logit */
-  uint32_t *depth;         /* [queries] */
-  float *top_probability;  /* [queries][levels] of levels visited, 0 elsewhere */
-  float *gain_features;    /* [queries][levels][CYB_GAIN_FEATURES] of levels visited */
-  uint32_t *best;          /* [queries][CYB_CANDIDATES] most probable ids of the whole vocabulary */
-  float *best_probability; /* [queries][CYB_CANDIDATES] */
-  float *logits;           /* [queries][vocabulary] at the answering level */
+  float *target_rank;             /* [targets] 1 + better + (ties)/2 among unfiltered candidates, on the bits of the logit */
+  uint32_t *depth;                /* [queries] */
+  float *top_probability;         /* [queries][levels] of levels visited, 0 elsewhere */
+  float *gain_features;           /* [queries][levels][CYB_GAIN_FEATURES] of levels visited */
+  uint32_t *best;                 /* [queries][CYB_CANDIDATES] most probable ids of the whole vocabulary */
+  float *best_probability;        /* [queries][CYB_CANDIDATES] */
+  float *logits;                  /* [queries][vocabulary] at the answering level */
 } cyb_score_result;
 cyb_status cyb_score(cyb_engine *engine, const cyb_score_request *request, cyb_score_result *result);
 
@@ -249,7 +248,7 @@ typedef struct cyb_counters {
   uint64_t filled[CYB_LEVELS_MAX];                          /* hole positions filled, by block */
   uint64_t passes[CYB_LEVELS_MAX];                          /* times block k's weights were streamed */
   uint64_t weight_bytes[CYB_LEVELS_MAX];                    /* bytes of block k's weights streamed, output table included */
-  uint64_t kv_bytes_shared, kv_bytes_personal, other_bytes; /* other: accumulators and activations */
+  uint64_t kv_bytes_shared, kv_bytes_personal, other_bytes; /* other: activations, ln focus, stored logits */
   uint64_t multiply_adds;                /* everything: products, attention, output product, fills, recomputation */
   uint64_t always_deepest_multiply_adds; /* the same tokens had every position been computed at level K, nothing twice */
   uint64_t standard_bytes;               /* model of N separate processes: see cli.md; grows a generated token */

@@ -2,16 +2,14 @@
 ** best.c - the CYB_CANDIDATES best of a distribution by (logit descending, id ascending).
 **
 ** Candidates are keys that compare as whole numbers: the logit's bits made monotonic, then the id inverted. They are collected without
-** order above a bar and thinned out when there is no room left, which costs a branch a run instead of a heap a candidate.
+** order above a bar and thinned out when there is no room left, which costs a branch a run instead of a heap a candidate. Maxima that the
+** softmax leaves behind set the bar before a tile is looked at, and say which parts of it need no look.
 */
 #include "kernels.h"
 #include <math.h>
 #include <string.h>
 
-enum { RUN = 32 };
-typedef float floats __attribute__((vector_size(16)));
-typedef int32_t mask __attribute__((vector_size(16)));
-
+enum { GROUP = 128, WORDS = CYB_TILE_MAXIMA / 32 }; /* logits that share eight maxima; words of a bit a maximum */
 static uint64_t key_of(float logit, uint32_t id) {
   uint32_t bits;
   logit += 0.0f; /* -0 and 0 are equal, so that the id decides */
@@ -68,35 +66,61 @@ void cyb_best_clear(cyb_best *best) {
   best->bar = -INFINITY;
 }
 
-static int any_reaches(const float *x, float bar) {
-  const floats bars = {bar, bar, bar, bar};
-  mask any = {0};
-  for (int j = 0; j < RUN; j += 4) {
-    floats four;
-    memcpy(&four, x + j, sizeof four);
-    any |= four >= bars;
+/* Bits of maxima that reach the bar, 8 a group of logits, and how many they are. */
+static uint32_t reaching_maxima(const cyb_kernels *kernels, const float *maxima, float bar, uint32_t *mask) {
+  uint32_t count = 0;
+  for (uint32_t i = 0; i < WORDS; i += 4) {
+    kernels->reaching(maxima + 32 * i, 128, bar, mask + i);
+    for (uint32_t j = i; j < i + 4; j++)
+      count += (uint32_t)__builtin_popcount(mask[j]);
   }
-  return (any[0] | any[1] | any[2] | any[3]) != 0;
+  return count;
 }
 
-void cyb_best_offer(cyb_best *best, const float *logits, uint32_t first_id, uint32_t n) {
-  for (uint32_t i = 0; i < n; i += RUN) {
-    uint32_t run = n - i < RUN ? n - i : RUN;
-    float bar = best->bar;
-    if (run == RUN && !any_reaches(logits + i, bar))
-      continue;
-    if (best->collected + run > CYB_BEST_ROOM) {
-      thin_out(best);
-      bar = best->bar;
+/* Raises the bar to what the tile sets by itself: as each maximum is another logit, CYB_CANDIDATES logits reach the CYB_CANDIDATES-th
+** largest maximum. mask as above, for the bar that results. */
+static void raise_bar(cyb_best *best, const cyb_kernels *kernels, const float *maxima, uint32_t *mask) {
+  uint32_t count = reaching_maxima(kernels, maxima, best->bar, mask);
+  if (count < CYB_CANDIDATES)
+    return;
+  uint64_t key[CYB_TILE_MAXIMA];
+  int32_t n = 0;
+  for (uint32_t i = 0; i < WORDS; i++)
+    for (uint32_t bits = mask[i]; bits; bits &= bits - 1) {
+      uint32_t at = 32 * i + (uint32_t)__builtin_ctz(bits);
+      key[n++] = key_of(maxima[at], at);
     }
-    for (uint32_t j = 0; j < run; j++)
-      if (logits[i + j] >= bar)
-        best->key[best->collected++] = key_of(logits[i + j], first_id + i + j);
+  select_largest(key, n, CYB_CANDIDATES);
+  best->bar = logit_of(key[CYB_CANDIDATES - 1]);
+  reaching_maxima(kernels, maxima, best->bar, mask);
+}
+
+void cyb_best_offer(cyb_best *best, const cyb_kernels *kernels, const float *logits, uint32_t first_id, uint32_t n,
+                    const float *maxima) {
+  uint32_t groups[WORDS];
+  raise_bar(best, kernels, maxima, groups);
+  for (uint32_t begin = 0; begin < n; begin += GROUP) {
+    if (!(groups[begin / GROUP / 4] >> begin / GROUP % 4 * 8 & 0xFF))
+      continue;
+    uint32_t mask[GROUP / 32], count = 0;
+    kernels->reaching(logits + begin, n - begin < GROUP ? n - begin : GROUP, best->bar, mask);
+    for (uint32_t i = 0; i < GROUP / 32; i++)
+      count += (uint32_t)__builtin_popcount(mask[i]);
+    if (best->collected + count > CYB_BEST_ROOM)
+      thin_out(best);
+    for (uint32_t i = 0; i < GROUP / 32; i++)
+      for (uint32_t bits = mask[i]; bits; bits &= bits - 1) {
+        uint32_t at = begin + i * 32 + (uint32_t)__builtin_ctz(bits);
+        best->key[best->collected++] = key_of(logits[at], first_id + at);
+      }
   }
 }
 
 void cyb_best_merge(cyb_best *best, const cyb_best *other) {
+  best->bar = best->bar > other->bar ? best->bar : other->bar;
   for (uint32_t i = 0; i < other->collected; i++) {
+    if (logit_of(other->key[i]) < best->bar)
+      continue;
     if (best->collected == CYB_BEST_ROOM)
       thin_out(best);
     best->key[best->collected++] = other->key[i];

@@ -20,6 +20,26 @@ uint64_t cyb_layer_multiply_adds(const cyb_engine *engine, uint32_t block) {
   return sum;
 }
 
+uint64_t cyb_input_bytes(const cyb_engine *engine, uint32_t k, uint32_t columns) {
+  return cyb_weight(engine, 0, k, CYB_W_Q)->type == CYB_F16 ? 4 * (uint64_t)columns : 2 * (uint64_t)columns + columns / 8;
+}
+
+/*
+** What outlives a layer: the residual, read and written; the three inputs of products and the gated units, of which a block writes its
+** columns and reads those of the blocks below; the token's row of the table. What a worker has just written, and what a layer needs in
+** between, it reads from its cache.
+*/
+uint64_t cyb_tape_bytes(const cyb_engine *engine, uint32_t k) {
+  const cyb_model *model = &engine->model;
+  uint32_t begin = k > 1 ? model->width[k - 2] : 0, block = model->width[k - 1] - begin;
+  uint32_t ffn_begin = k > 1 ? model->ffn_width[k - 2] : 0, units = model->ffn_width[k - 1] - ffn_begin;
+  uint64_t column =
+      engine->has_f16 ? 8 * 6 + 1 : 8 * 2 + 1; /* as written, in eighths of a byte; in both forms where some weights are f16 */
+  uint64_t layer = 2 * 4 * (uint64_t)block + (3 * (uint64_t)block + units) * column / 8;
+  layer += 3 * cyb_input_bytes(engine, k, begin) + cyb_input_bytes(engine, k, ffn_begin);
+  return model->layers * layer + block * column / 8 + engine->table_bytes[k - 1] / model->vocabulary;
+}
+
 uint64_t cyb_deepest_multiply_adds(const cyb_engine *engine, uint32_t positions) {
   const cyb_model *model = &engine->model;
   uint64_t sum = 2 * (uint64_t)positions * model->width[model->levels - 1] * model->layers;

@@ -5,7 +5,8 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
+
+enum { CACHED_BYTES = 256 << 10 }; /* half of a small second cache */
 
 static cyb_status check_matrix(const cyb_matrix *matrix, uint32_t rows, uint32_t columns, const char *name) {
   if (matrix->rows != rows || matrix->columns != columns)
@@ -98,8 +99,6 @@ static void tape_free(cyb_engine *engine) {
                     t->up};
   for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++)
     free(arrays[i]);
-  if (t->accumulator)
-    munmap(t->accumulator, (size_t)t->keep_slots * engine->padded_vocabulary * sizeof(float));
   memset(t, 0, sizeof *t);
 }
 
@@ -143,17 +142,6 @@ static cyb_status tape_create(cyb_engine *engine) {
     *buffers[i] = zeros(d, sizeof(float), &failed);
   t->gate = zeros(f, sizeof(float), &failed);
   t->up = zeros(f, sizeof(float), &failed);
-  uint64_t row = (uint64_t)engine->padded_vocabulary * sizeof(float), keep = engine->config.accumulator_bytes / row;
-  t->keep_slots = keep < engine->decode_capacity ? (uint32_t)keep : engine->decode_capacity;
-  if (m->levels > 1 && t->keep_slots) {
-    void *memory = mmap(NULL, t->keep_slots * row, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (memory == MAP_FAILED)
-      t->keep_slots = 0;
-    else
-      t->accumulator = memory;
-  } else {
-    t->keep_slots = 0;
-  }
   return failed ? cyb_fail(CYB_OUT_OF_MEMORY, "no memory for the working rows") : CYB_OK;
 }
 
@@ -161,7 +149,7 @@ static cyb_status tape_create(cyb_engine *engine) {
 static cyb_status worker_buffers(cyb_engine *engine) {
   uint32_t workers = cyb_threads_count(engine->threads);
   const cyb_tape *t = &engine->tape;
-  size_t floats = 16 * ((size_t)CYB_VOCAB_TILE + t->width + t->width / CYB_QUANT_GROUP + t->width / 2);
+  size_t floats = 16 * ((size_t)CYB_VOCAB_TILE + 16 + t->width + t->width / CYB_QUANT_GROUP + t->width / 2);
   if (floats < cyb_forward_scratch(engine))
     floats = cyb_forward_scratch(engine);
   floats = (floats + 63) / 64 * 64;
@@ -210,7 +198,7 @@ static cyb_status create(cyb_engine *engine, const cyb_model *model) {
   uint32_t rows = c->rows ? c->rows : c->agents < 64 ? 64 : c->agents > 1024 ? 1024 : c->agents;
   engine->decode_capacity = rows;
   engine->fill_capacity = c->rows ? c->rows : 512;
-  engine->padded_vocabulary = (model->vocabulary + CYB_PANEL_ROWS - 1) / CYB_PANEL_ROWS * CYB_PANEL_ROWS;
+  engine->cached_bytes = CACHED_BYTES;
   size_t page_bytes = (size_t)CYB_PAGE_POSITIONS * model->layers * 2 * model->width[0] * sizeof(uint16_t);
   status = cyb_pool_create(&engine->pool, c->pages, page_bytes);
   if (status == CYB_OK)
@@ -229,6 +217,7 @@ static cyb_status create(cyb_engine *engine, const cyb_model *model) {
   engine->fill = zeros(engine->fill_capacity, sizeof *engine->fill, &failed);
   engine->decode = zeros(engine->decode_capacity, sizeof *engine->decode, &failed);
   engine->pass_rows = zeros(engine->tape.slots, sizeof *engine->pass_rows, &failed);
+  engine->pass_slots = zeros(engine->tape.slots, sizeof *engine->pass_slots, &failed);
   engine->job_set = zeros(engine->decode_capacity, sizeof *engine->job_set, &failed);
   engine->jobs = zeros(engine->decode_capacity, sizeof *engine->jobs, &failed);
   engine->tile_stats = zeros((size_t)engine->decode_capacity * tiles * 2, sizeof(float), &failed);
@@ -287,10 +276,10 @@ void cyb_engine_destroy(cyb_engine *engine) {
   cyb_chunks_destroy(&engine->chunks);
   cyb_pool_destroy(&engine->pool);
   void *arrays[] = {
-      engine->matrices,    engine->cosine,   engine->sine,       engine->fill,   engine->decode,     (void *)engine->pass_rows,
-      engine->job_set,     engine->jobs,     engine->tile_stats, engine->agents, engine->free_slots, engine->tokens,
-      engine->has_token,   engine->policies, engine->has_group,  engine->events, engine->contexts,   engine->scratch,
-      engine->partial_best};
+      engine->matrices,   engine->cosine,      engine->sine,     engine->fill,       engine->decode, (void *)engine->pass_rows,
+      engine->pass_slots, engine->job_set,     engine->jobs,     engine->tile_stats, engine->agents, engine->free_slots,
+      engine->tokens,     engine->has_token,   engine->policies, engine->has_group,  engine->events, engine->contexts,
+      engine->scratch,    engine->partial_best};
   for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++)
     free(arrays[i]);
   free(engine);

@@ -10,7 +10,6 @@
 */
 typedef struct cyb_tape {
   uint32_t slots;
-  uint32_t keep_slots; /* slots whose accumulators are kept */
   uint32_t layers, width, ffn;
   float *x;                                        /* [slots][D] residual stream */
   int16_t *input_q, *mixed_q, *middle_q;           /* [layers][slots][D] */
@@ -23,7 +22,6 @@ typedef struct cyb_tape {
   float *squares;                                  /* [2*layers+1][slots] sums of squares of the blocks so far */
   float *query, *key, *value, *delta;              /* [slots][largest block] */
   float *gate, *up;                                /* [slots][largest ffn block] */
-  float *accumulator;                              /* [keep_slots][padded vocabulary] */
 } cyb_tape;
 
 /* An immutable shared prefix. Its chunks outlive it while agents hold them. */
@@ -53,6 +51,16 @@ typedef struct cyb_slot {
 
 enum { CYB_JOB_NO_ROOM = 1, CYB_JOB_LATER = 2 }; /* the pool is full; this call has computed enough */
 
+/* Targets of a query and where they stand; rank.c. Counts are sums over tiles, whoever adds them. */
+typedef struct cyb_ranks {
+  const uint32_t *targets;  /* [n] */
+  const uint32_t *left_out; /* [left_out_count] ascending, each once */
+  uint32_t n, left_out_count;
+  uint32_t candidates;         /* ids [0, candidates) are counted; 0: only logits are wanted */
+  float *logit;                /* [n] */
+  atomic_uint *better, *equal; /* [n] */
+} cyb_ranks;
+
 /* What a decode row is to do and what came of it: agents and queries alike. */
 typedef struct cyb_job {
   cyb_row row;
@@ -63,9 +71,10 @@ typedef struct cyb_job {
   uint8_t answered, dropped; /* dropped: CYB_JOB_* */
   float top[CYB_LEVELS_MAX];
   float features[CYB_LEVELS_MAX][CYB_GAIN_FEATURES];
-  float maximum, sum; /* of the logits at `level` */
+  float maximum, sum;     /* of the logits at `level` */
+  float *logits;          /* [vocabulary] when wanted, else NULL */
+  const cyb_ranks *ranks; /* NULL when nobody asks */
   cyb_best best;
-  float *logits; /* [vocabulary] when wanted, else NULL */
 } cyb_job;
 
 typedef struct cyb_engine {
@@ -78,14 +87,15 @@ typedef struct cyb_engine {
   cyb_chunks chunks;
   cyb_tape tape;
   uint32_t slot_end[CYB_LEVELS_MAX + 1]; /* page slots of block k: [slot_end[k-1], slot_end[k]) */
-  uint32_t padded_vocabulary;
-  float *cosine, *sine; /* [positions][head_size/2] */
+  float *cosine, *sine;                  /* [positions][head_size/2] */
   int32_t has_f16;
   cyb_row *fill; /* [fill_capacity] rows of the pass being built */
   uint32_t fill_count, fill_capacity, decode_capacity;
   uint32_t fills_left;       /* fill rows that this call may still compute, CYB_NONE = no bound */
   uint64_t rows_run;         /* rows of all passes since creation */
   const cyb_row **pass_rows; /* [tape.slots] of the block being computed */
+  uint32_t *pass_slots;      /* [tape.slots] their slots */
+  uint64_t cached_bytes;     /* weights of a block and layer that stay in a worker's cache; larger ones are split by panels */
   cyb_row *decode;           /* [decode_capacity] decode rows planned for the pass being built */
   cyb_job **job_set;         /* [decode_capacity] jobs that take a level together */
   cyb_job *batch;            /* [batch_count] jobs that run now */
@@ -121,8 +131,12 @@ uint64_t cyb_layer_multiply_adds(const cyb_engine *engine, uint32_t block); /* p
 /* forward.c: computes block k of rows[0..n) over all layers. */
 void cyb_forward_block(cyb_engine *engine, const cyb_row *const *rows, uint32_t n, uint32_t k);
 size_t cyb_forward_scratch(const cyb_engine *engine); /* floats a worker needs for it */
-/* output.c: distribution of jobs[0..n) at level k; a job whose level is k-1 goes on from its kept accumulators. Sets job->level. */
+/* output.c: distribution of jobs[0..n) at level k. Sets job->level. */
 void cyb_output(cyb_engine *engine, cyb_job **jobs, uint32_t n, uint32_t k);
+/* rank.c: logits of a job's targets, before the first tile; counts of one tile of logits. */
+struct cyb_output_task;
+void cyb_ranks_begin(const struct cyb_output_task *t, const cyb_job *job, float *scratch);
+void cyb_ranks_tile(const cyb_ranks *ranks, const float *logits, uint32_t first, uint32_t rows);
 /* decide.c */
 int cyb_policy_answers(const cyb_engine *engine, const cyb_job *job, uint32_t k);
 void cyb_job_features(cyb_job *job, uint32_t k); /* of the distribution at level k */
@@ -136,7 +150,10 @@ int cyb_preempt_one(cyb_engine *engine);
 int cyb_reclaim(cyb_engine *engine);
 double cyb_seconds(void); /* monotonic clock */
 void cyb_effective_depth(const cyb_engine *engine, const cyb_slot *slot, uint32_t *depth_min, uint32_t *depth_max);
-/* counters.c: multiply-adds of one row at the deepest level that attends to `attended` positions. */
+/* counters.c: bytes of one row's activations: what block k writes to the tape and reads from it; what its products read of `columns`. */
+uint64_t cyb_tape_bytes(const cyb_engine *engine, uint32_t k);
+uint64_t cyb_input_bytes(const cyb_engine *engine, uint32_t k, uint32_t columns);
+/* multiply-adds of one row at the deepest level that attends to `attended` positions */
 uint64_t cyb_deepest_multiply_adds(const cyb_engine *engine, uint32_t attended);
 const cyb_context *cyb_context_find(const cyb_engine *engine,
                                     uint32_t context); /* NULL and an error text when it is not there */

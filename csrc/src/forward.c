@@ -2,8 +2,11 @@
 ** forward.c - block k of a set of rows over all layers, given the tape of the blocks below: the one fundamental operation.
 **
 ** n_k = x[:D_k]/rms; q, k, v of block k; RoPE; attention over the positions that hold block-k KV; output; gated FFN. Activations are
-** quantised before the division by rms, so a column is quantised once whatever block reads it. Work is split by rows; rows meet only
-** where attention needs the K and V that others write, which is one barrier a layer.
+** quantised before the division by rms, so a column is quantised once whatever block reads it.
+**
+** Work is split in one of two ways, with the same bits. By rows: a worker takes a tile of rows through a whole layer; rows meet only where
+** attention needs the K and V that others write, which is one barrier a layer. By panels: where a layer's weights do not fit in a
+** worker's cache, each product is split by rows of its matrix, every panel against all rows, so that weights are streamed once a pass.
 */
 #include "engine.h"
 #include "mutation.h"
@@ -13,12 +16,19 @@
 
 enum { P = CYB_PAGE_POSITIONS, TILE = 32 };
 
-typedef struct task {
+typedef struct task task;
+typedef struct workspace workspace;
+/* Rows [begin, begin+n) of the pass through one stage of a layer. */
+typedef void (*stage_function)(const task *t, const workspace *w, uint32_t layer, uint32_t begin, uint32_t n);
+struct task {
   cyb_engine *engine;
   const cyb_row *const *rows; /* [n] */
-  uint32_t n, k, layer;       /* finishes layer-1 and starts layer */
+  const uint32_t *slots;      /* [n] of the tape */
+  uint32_t n, k, layer;
+  stage_function stage; /* by panels: what rows go through now */
+  uint32_t first, last; /* by panels: matrices that are multiplied now */
   atomic_uint next;
-} task;
+};
 
 static uint32_t below(const uint32_t *widths, uint32_t k) {
   return k > 1 ? widths[k - 2] : 0;
@@ -36,12 +46,12 @@ static cyb_activations activations(const cyb_tape *tape, const float *f, const i
 }
 
 /* What one worker needs while it computes a block, in its part of the engine's scratch. */
-typedef struct workspace {
+struct workspace {
   float *mixed;         /* [max(D, F)] attention output or gated units of one row */
   float *maximum, *sum; /* [D] softmax state, one a head */
   float *part;          /* [head_size] output of one chunk */
   uint16_t *half;       /* [D] */
-} workspace;
+};
 
 static workspace workspace_of(const cyb_engine *engine, uint32_t worker) {
   const cyb_tape *tape = &engine->tape;
@@ -105,49 +115,6 @@ static void write_kv(cyb_engine *engine, const cyb_row *row, uint32_t layer, uin
   }
 }
 
-static void start_layer(const task *t, const workspace *w, const uint32_t *slots, const cyb_row *const *rows, uint32_t n) {
-  cyb_engine *engine = t->engine;
-  const cyb_model *model = &engine->model;
-  const cyb_kernels *kernels = engine->kernels;
-  cyb_tape *tape = &engine->tape;
-  uint32_t k = t->k, layer = t->layer, begin = below(model->width, k), end = model->width[k - 1], block = end - begin;
-  uint32_t hd = model->head_size, groups = tape->width / CYB_QUANT_GROUP;
-  size_t base = (size_t)layer * tape->slots;
-  for (uint32_t r = 0; r < n; r++) {
-    const float *x = tape->x + (size_t)slots[r] * tape->width;
-    float *squares = &tape->squares[(size_t)(2 * layer) * tape->slots + slots[r]];
-    float mine = kernels->sum_of_squares(x + begin, block);
-    *squares = k == 1 ? mine : *squares + mine;
-    kernels->quantise(x, begin, end, tape->input_q + (base + slots[r]) * tape->width,
-                      tape->input_scale + (base + slots[r]) * groups);
-    if (tape->input_f)
-      memcpy(tape->input_f + (base + slots[r]) * tape->width + begin, x + begin, block * sizeof *x);
-  }
-  cyb_activations input = activations(tape, tape->input_f, tape->input_q, tape->input_scale, layer, tape->width);
-  float *outputs[3] = {tape->query, tape->key, tape->value};
-  for (uint32_t which = CYB_W_Q; which <= CYB_W_V; which++) {
-    const cyb_matrix *matrix = cyb_weight(engine, layer, k, which);
-    kernels->product(matrix, 0, panels(matrix), &input, slots, n, NULL, outputs[which], tape->width);
-  }
-  for (uint32_t r = 0; r < n; r++) {
-    size_t at = (size_t)slots[r] * tape->width;
-    float mean = tape->squares[(size_t)(2 * layer) * tape->slots + slots[r]] / (float)end;
-    float inverse = 1.0f / sqrtf(mean + model->epsilon);
-    for (uint32_t which = 0; which < 3; which++)
-      kernels->scale(outputs[which] + at, inverse, block);
-    const float *cosine = engine->cosine + (size_t)rows[r]->position * (hd / 2);
-    const float *sine = engine->sine + (size_t)rows[r]->position * (hd / 2);
-    for (uint32_t h = 0; h < block / hd; h++) {
-      kernels->rotate(tape->query + at + h * hd, cosine, sine, hd);
-      kernels->rotate(tape->key + at + h * hd, cosine, sine, hd);
-    }
-#ifndef CYB_DEBUG
-    if (k >= rows[r]->write_from)
-#endif
-      write_kv(engine, rows[r], layer, k, tape->key + at, tape->value + at, w->half);
-  }
-}
-
 /* Attention of block k of one row into out[block]. */
 static void attend(const cyb_engine *engine, const workspace *w, const cyb_row *row, uint32_t layer, uint32_t k,
                    const float *query, float *out) {
@@ -193,56 +160,135 @@ static void attend(const cyb_engine *engine, const workspace *w, const cyb_row *
   }
 }
 
-static void finish_layer(const task *t, const workspace *w, const uint32_t *slots, const cyb_row *const *rows, uint32_t n) {
+/* ---- products ---- */
+
+/* Panels [first, last) of one matrix of a layer against rows [begin, begin+n). */
+static void multiply(const task *t, uint32_t layer, uint32_t which, uint32_t first, uint32_t last, uint32_t begin, uint32_t n) {
+  cyb_engine *engine = t->engine;
+  cyb_tape *tape = &engine->tape;
+  float *const outputs[CYB_W_COUNT] = {tape->query, tape->key, tape->value, tape->delta, tape->gate, tape->up, tape->delta};
+  cyb_activations input;
+  if (which <= CYB_W_V)
+    input = activations(tape, tape->input_f, tape->input_q, tape->input_scale, layer, tape->width);
+  else if (which == CYB_W_O)
+    input = activations(tape, tape->mixed_f, tape->mixed_q, tape->mixed_scale, layer, tape->width);
+  else if (which <= CYB_W_UP)
+    input = activations(tape, tape->middle_f, tape->middle_q, tape->middle_scale, layer, tape->width);
+  else
+    input = activations(tape, tape->units_f, tape->units_q, tape->units_scale, layer, tape->ffn);
+  engine->kernels->product(cyb_weight(engine, layer, t->k, which), first, last, &input, t->slots + begin, n, NULL,
+                           outputs[which], which == CYB_W_GATE || which == CYB_W_UP ? tape->ffn : tape->width);
+}
+
+static void multiply_all(const task *t, uint32_t layer, uint32_t first, uint32_t last, uint32_t begin, uint32_t n) {
+  for (uint32_t which = first; which <= last; which++)
+    multiply(t, layer, which, 0, panels(cyb_weight(t->engine, layer, t->k, which)), begin, n);
+}
+
+/* ---- stages ---- */
+
+/* Columns of block k of one row's x: its sum of squares goes on from that of the blocks below, and it becomes an input of products. */
+static void take_input(const task *t, uint32_t slot, uint32_t place, int16_t *q, float *scale, float *full) {
+  cyb_engine *engine = t->engine;
+  cyb_tape *tape = &engine->tape;
+  uint32_t k = t->k, begin = below(engine->model.width, k), end = engine->model.width[k - 1];
+  const float *x = tape->x + (size_t)slot * tape->width;
+  float *squares = &tape->squares[(size_t)place * tape->slots + slot],
+        mine = engine->kernels->sum_of_squares(x + begin, end - begin);
+  *squares = k == 1 ? mine : *squares + mine;
+  engine->kernels->quantise(x, begin, end, q, scale);
+  if (full)
+    memcpy(full + begin, x + begin, (end - begin) * sizeof *x);
+}
+
+/* 1 / rms of what take_input has seen. */
+static float inverse_rms(const task *t, uint32_t slot, uint32_t place) {
+  const cyb_model *model = &t->engine->model;
+  float mean = t->engine->tape.squares[(size_t)place * t->engine->tape.slots + slot] / (float)model->width[t->k - 1];
+  return 1.0f / sqrtf(mean + model->epsilon);
+}
+
+static void begin_layer(const task *t, const workspace *w, uint32_t layer, uint32_t begin, uint32_t n) {
+  cyb_tape *tape = &t->engine->tape;
+  (void)w;
+  for (uint32_t r = begin; r < begin + n; r++) {
+    size_t at = ((size_t)layer * tape->slots + t->slots[r]) * tape->width;
+    take_input(t, t->slots[r], 2 * layer, tape->input_q + at, tape->input_scale + at / CYB_QUANT_GROUP,
+               tape->input_f ? tape->input_f + at : NULL);
+  }
+}
+
+static void place_kv(const task *t, const workspace *w, uint32_t layer, uint32_t begin, uint32_t n) {
   cyb_engine *engine = t->engine;
   const cyb_model *model = &engine->model;
   const cyb_kernels *kernels = engine->kernels;
   cyb_tape *tape = &engine->tape;
-  uint32_t k = t->k, layer = t->layer - 1, begin = below(model->width, k), end = model->width[k - 1], block = end - begin;
-  uint32_t ffn_begin = below(model->ffn_width, k), ffn_end = model->ffn_width[k - 1], units = ffn_end - ffn_begin;
-  uint32_t groups = tape->width / CYB_QUANT_GROUP, ffn_groups = tape->ffn / CYB_QUANT_GROUP;
-  size_t base = (size_t)layer * tape->slots;
-  float *mixed = w->mixed;
-  for (uint32_t r = 0; r < n; r++) {
-    attend(engine, w, rows[r], layer, k, tape->query + (size_t)slots[r] * tape->width, mixed + begin);
-    kernels->quantise(mixed, begin, end, tape->mixed_q + (base + slots[r]) * tape->width,
-                      tape->mixed_scale + (base + slots[r]) * groups);
+  uint32_t block = model->width[t->k - 1] - below(model->width, t->k), hd = model->head_size;
+  float *outputs[3] = {tape->query, tape->key, tape->value};
+  for (uint32_t r = begin; r < begin + n; r++) {
+    const cyb_row *row = t->rows[r];
+    size_t at = (size_t)t->slots[r] * tape->width;
+    float inverse = inverse_rms(t, t->slots[r], 2 * layer);
+    for (uint32_t which = 0; which < 3; which++)
+      kernels->scale(outputs[which] + at, inverse, block);
+    const float *cosine = engine->cosine + (size_t)row->position * (hd / 2);
+    const float *sine = engine->sine + (size_t)row->position * (hd / 2);
+    for (uint32_t h = 0; h < block / hd; h++) {
+      kernels->rotate(tape->query + at + h * hd, cosine, sine, hd);
+      kernels->rotate(tape->key + at + h * hd, cosine, sine, hd);
+    }
+#ifndef CYB_DEBUG
+    if (t->k >= row->write_from)
+#endif
+      write_kv(engine, row, layer, t->k, tape->key + at, tape->value + at, w->half);
+  }
+}
+
+static void attend_rows(const task *t, const workspace *w, uint32_t layer, uint32_t begin, uint32_t n) {
+  cyb_engine *engine = t->engine;
+  cyb_tape *tape = &engine->tape;
+  uint32_t from = below(engine->model.width, t->k), to = engine->model.width[t->k - 1];
+  for (uint32_t r = begin; r < begin + n; r++) {
+    size_t at = ((size_t)layer * tape->slots + t->slots[r]) * tape->width;
+    attend(engine, w, t->rows[r], layer, t->k, tape->query + (size_t)t->slots[r] * tape->width, w->mixed + from);
+    engine->kernels->quantise(w->mixed, from, to, tape->mixed_q + at, tape->mixed_scale + at / CYB_QUANT_GROUP);
     if (tape->mixed_f)
-      memcpy(tape->mixed_f + (base + slots[r]) * tape->width + begin, mixed + begin, block * sizeof *mixed);
+      memcpy(tape->mixed_f + at + from, w->mixed + from, (to - from) * sizeof *w->mixed);
   }
-  cyb_activations a = activations(tape, tape->mixed_f, tape->mixed_q, tape->mixed_scale, layer, tape->width);
-  const cyb_matrix *o = cyb_weight(engine, layer, k, CYB_W_O);
-  kernels->product(o, 0, panels(o), &a, slots, n, NULL, tape->delta, tape->width);
-  for (uint32_t r = 0; r < n; r++) {
-    float *x = tape->x + (size_t)slots[r] * tape->width;
-    kernels->add(x + begin, tape->delta + (size_t)slots[r] * tape->width, block);
-    float *squares = &tape->squares[(size_t)(2 * layer + 1) * tape->slots + slots[r]];
-    float mine = kernels->sum_of_squares(x + begin, block);
-    *squares = k == 1 ? mine : *squares + mine;
-    kernels->quantise(x, begin, end, tape->middle_q + (base + slots[r]) * tape->width,
-                      tape->middle_scale + (base + slots[r]) * groups);
-    if (tape->middle_f)
-      memcpy(tape->middle_f + (base + slots[r]) * tape->width + begin, x + begin, block * sizeof *x);
+}
+
+static void add_delta(const task *t, const workspace *w, uint32_t layer, uint32_t begin, uint32_t n) {
+  cyb_tape *tape = &t->engine->tape;
+  uint32_t from = below(t->engine->model.width, t->k), block = t->engine->model.width[t->k - 1] - from;
+  (void)w, (void)layer;
+  for (uint32_t r = begin; r < begin + n; r++) {
+    size_t at = (size_t)t->slots[r] * tape->width;
+    t->engine->kernels->add(tape->x + at + from, tape->delta + at, block);
   }
-  cyb_activations middle = activations(tape, tape->middle_f, tape->middle_q, tape->middle_scale, layer, tape->width);
-  const cyb_matrix *gate = cyb_weight(engine, layer, k, CYB_W_GATE), *up = cyb_weight(engine, layer, k, CYB_W_UP);
-  kernels->product(gate, 0, panels(gate), &middle, slots, n, NULL, tape->gate, tape->ffn);
-  kernels->product(up, 0, panels(up), &middle, slots, n, NULL, tape->up, tape->ffn);
-  for (uint32_t r = 0; r < n; r++) {
-    float mean = tape->squares[(size_t)(2 * layer + 1) * tape->slots + slots[r]] / (float)end;
-    float inverse = 1.0f / sqrtf(mean + model->epsilon);
-    size_t at = (size_t)slots[r] * tape->ffn;
-    kernels->silu_multiply(tape->gate + at, tape->up + at, inverse, units, mixed + ffn_begin);
-    kernels->quantise(mixed, ffn_begin, ffn_end, tape->units_q + (base + slots[r]) * tape->ffn,
-                      tape->units_scale + (base + slots[r]) * ffn_groups);
+}
+
+static void add_attention(const task *t, const workspace *w, uint32_t layer, uint32_t begin, uint32_t n) {
+  cyb_tape *tape = &t->engine->tape;
+  add_delta(t, w, layer, begin, n);
+  for (uint32_t r = begin; r < begin + n; r++) {
+    size_t at = ((size_t)layer * tape->slots + t->slots[r]) * tape->width;
+    take_input(t, t->slots[r], 2 * layer + 1, tape->middle_q + at, tape->middle_scale + at / CYB_QUANT_GROUP,
+               tape->middle_f ? tape->middle_f + at : NULL);
+  }
+}
+
+static void gate_units(const task *t, const workspace *w, uint32_t layer, uint32_t begin, uint32_t n) {
+  cyb_engine *engine = t->engine;
+  cyb_tape *tape = &engine->tape;
+  uint32_t from = below(engine->model.ffn_width, t->k), to = engine->model.ffn_width[t->k - 1];
+  for (uint32_t r = begin; r < begin + n; r++) {
+    size_t own = (size_t)t->slots[r] * tape->ffn, at = (size_t)layer * tape->slots * tape->ffn + own;
+    engine->kernels->silu_multiply(tape->gate + own, tape->up + own, inverse_rms(t, t->slots[r], 2 * layer + 1), to - from,
+                                   w->mixed + from);
+    engine->kernels->quantise(w->mixed, from, to, tape->units_q + at, tape->units_scale + at / CYB_QUANT_GROUP);
     if (tape->units_f)
-      memcpy(tape->units_f + (base + slots[r]) * tape->ffn + ffn_begin, mixed + ffn_begin, units * sizeof *mixed);
+      memcpy(tape->units_f + at + from, w->mixed + from, (to - from) * sizeof *w->mixed);
   }
-  cyb_activations h = activations(tape, tape->units_f, tape->units_q, tape->units_scale, layer, tape->ffn);
-  const cyb_matrix *down = cyb_weight(engine, layer, k, CYB_W_DOWN);
-  kernels->product(down, 0, panels(down), &h, slots, n, NULL, tape->delta, tape->width);
-  for (uint32_t r = 0; r < n; r++)
-    kernels->add(tape->x + (size_t)slots[r] * tape->width + begin, tape->delta + (size_t)slots[r] * tape->width, block);
 }
 
 static void load_token(const task *t, const workspace *w, const cyb_row *row) {
@@ -272,50 +318,121 @@ static void load_token(const task *t, const workspace *w, const cyb_row *row) {
   engine->kernels->scale(x, model->input_scale, block);
 }
 
-static void finish_rows(const task *t, const uint32_t *slots, uint32_t n) {
-  cyb_engine *engine = t->engine;
-  const cyb_model *model = &engine->model;
-  cyb_tape *tape = &engine->tape;
-  uint32_t k = t->k, begin = below(model->width, k), end = model->width[k - 1];
-  for (uint32_t r = 0; r < n; r++) {
-    const float *x = tape->x + (size_t)slots[r] * tape->width;
-    float *squares = &tape->squares[(size_t)(2 * model->layers) * tape->slots + slots[r]];
-    float mine = engine->kernels->sum_of_squares(x + begin, end - begin);
-    *squares = k == 1 ? mine : *squares + mine;
-    engine->kernels->quantise(x, begin, end, tape->final_q + (size_t)slots[r] * tape->width,
-                              tape->final_scale + (size_t)slots[r] * (tape->width / CYB_QUANT_GROUP));
+static void load_tokens(const task *t, const workspace *w, uint32_t layer, uint32_t begin, uint32_t n) {
+  (void)layer;
+  for (uint32_t r = begin; r < begin + n; r++)
+    load_token(t, w, t->rows[r]);
+}
+
+static void finish_rows(const task *t, const workspace *w, uint32_t layer, uint32_t begin, uint32_t n) {
+  cyb_tape *tape = &t->engine->tape;
+  (void)w;
+  for (uint32_t r = begin; r < begin + n; r++) {
+    size_t at = (size_t)t->slots[r] * tape->width;
+    take_input(t, t->slots[r], 2 * layer, tape->final_q + at, tape->final_scale + at / CYB_QUANT_GROUP, NULL);
   }
 }
 
-static void work(void *argument, uint32_t worker, uint32_t workers) {
+/* ---- by rows ---- */
+
+/* Tiles of rows: the end of the layer before, from attention on, and the beginning of this one, up to its K and V. */
+static void work_layer(void *argument, uint32_t worker, uint32_t workers) {
   task *t = argument;
   workspace w = workspace_of(t->engine, worker);
-  uint32_t size = t->n / workers / 2;
+  uint32_t size = t->n / workers / 2, layers = t->engine->model.layers;
   size = size < 4 ? 4 : size > TILE ? TILE : size;
-  uint32_t slots[TILE];
-  for (;;) {
-    uint32_t begin = atomic_fetch_add(&t->next, size);
-    if (begin >= t->n)
-      return;
+  for (uint32_t begin; (begin = atomic_fetch_add(&t->next, size)) < t->n;) {
     uint32_t n = t->n - begin < size ? t->n - begin : size;
-    for (uint32_t r = 0; r < n; r++)
-      slots[r] = t->rows[begin + r]->tape;
-    if (t->layer == 0)
-      for (uint32_t r = 0; r < n; r++)
-        load_token(t, &w, t->rows[begin + r]);
-    else
-      finish_layer(t, &w, slots, t->rows + begin, n);
-    if (t->layer < t->engine->model.layers)
-      start_layer(t, &w, slots, t->rows + begin, n);
-    else
-      finish_rows(t, slots, n);
+    if (t->layer == 0) {
+      load_tokens(t, &w, 0, begin, n);
+    } else {
+      uint32_t layer = t->layer - 1;
+      attend_rows(t, &w, layer, begin, n);
+      multiply_all(t, layer, CYB_W_O, CYB_W_O, begin, n);
+      add_attention(t, &w, layer, begin, n);
+      multiply_all(t, layer, CYB_W_GATE, CYB_W_UP, begin, n);
+      gate_units(t, &w, layer, begin, n);
+      multiply_all(t, layer, CYB_W_DOWN, CYB_W_DOWN, begin, n);
+      add_delta(t, &w, layer, begin, n);
+    }
+    if (t->layer == layers) {
+      finish_rows(t, &w, layers, begin, n);
+    } else {
+      begin_layer(t, &w, t->layer, begin, n);
+      multiply_all(t, t->layer, CYB_W_Q, CYB_W_V, begin, n);
+      place_kv(t, &w, t->layer, begin, n);
+    }
   }
+}
+
+/* ---- by panels ---- */
+
+static void work_stage(void *argument, uint32_t worker, uint32_t workers) {
+  task *t = argument;
+  workspace w = workspace_of(t->engine, worker);
+  (void)workers;
+  for (uint32_t r; (r = atomic_fetch_add(&t->next, 1)) < t->n;)
+    t->stage(t, &w, t->layer, r, 1);
+}
+
+/* One panel of matrices first..last at a time, against all rows. */
+static void work_panels(void *argument, uint32_t worker, uint32_t workers) {
+  task *t = argument;
+  (void)worker, (void)workers;
+  for (;;) {
+    uint32_t panel = atomic_fetch_add(&t->next, 1), which = t->first;
+    for (; which <= t->last; which++) {
+      uint32_t count = panels(cyb_weight(t->engine, t->layer, t->k, which));
+      if (panel < count)
+        break;
+      panel -= count;
+    }
+    if (which > t->last)
+      return;
+    multiply(t, t->layer, which, panel, panel + 1, 0, t->n);
+  }
+}
+
+static void run_stage(task *t, stage_function stage) {
+  t->stage = stage;
+  atomic_store(&t->next, 0);
+  cyb_threads_run(t->engine->threads, work_stage, t);
+}
+
+static void run_panels(task *t, uint32_t first, uint32_t last) {
+  t->first = first;
+  t->last = last;
+  atomic_store(&t->next, 0);
+  cyb_threads_run(t->engine->threads, work_panels, t);
+}
+
+static void forward_by_panels(task *t) {
+  run_stage(t, load_tokens);
+  for (t->layer = 0; t->layer < t->engine->model.layers; t->layer++) {
+    run_stage(t, begin_layer);
+    run_panels(t, CYB_W_Q, CYB_W_V);
+    run_stage(t, place_kv);
+    run_stage(t, attend_rows);
+    run_panels(t, CYB_W_O, CYB_W_O);
+    run_stage(t, add_attention);
+    run_panels(t, CYB_W_GATE, CYB_W_UP);
+    run_stage(t, gate_units);
+    run_panels(t, CYB_W_DOWN, CYB_W_DOWN);
+    run_stage(t, add_delta);
+  }
+  run_stage(t, finish_rows);
 }
 
 void cyb_forward_block(cyb_engine *engine, const cyb_row *const *rows, uint32_t n, uint32_t k) {
-  task t = {.engine = engine, .rows = rows, .n = n, .k = k};
+  task t = {.engine = engine, .rows = rows, .slots = engine->pass_slots, .n = n, .k = k};
+  for (uint32_t r = 0; r < n; r++)
+    engine->pass_slots[r] = rows[r]->tape;
+  if (engine->block_bytes[k - 1] / engine->model.layers > engine->cached_bytes) {
+    forward_by_panels(&t);
+    return;
+  }
   for (t.layer = 0; t.layer <= engine->model.layers; t.layer++) {
     atomic_store(&t.next, 0);
-    cyb_threads_run(engine->threads, work, &t);
+    cyb_threads_run(engine->threads, work_layer, &t);
   }
 }

@@ -46,9 +46,11 @@ typedef struct cyb_kernels {
                        float *m, float *l, float *o);
   /* Folds chunk (m2, l2, o2) into (m, l, o), the only merge there is. */
   void (*merge)(float *m, float *l, float *o, float m2, float l2, const float *o2, uint32_t head_size);
-  /* Statistics of one vocabulary tile of logits x[0..n), n <= 4096, padded entries -INFINITY: maximum and sum of exp(x - max), 0 when
-  ** there is no entry above -INFINITY. */
-  void (*tile_softmax)(const float *x, uint32_t n, float *maximum, float *sum);
+  /* Statistics of one vocabulary tile of logits x[0..n), n <= 4096: maximum and sum of exp(x - maximum), 0 when there is no entry above
+  ** -INFINITY. On the way, maxima[CYB_TILE_MAXIMA]: x[i] counts in number i/128*8 + i%8; -INFINITY where there is no x. */
+  void (*tile_softmax)(const float *x, uint32_t n, float *maximum, float *sum, float *maxima);
+  /* Bit i%32 of mask[i/32] = x[i] >= bar, n <= 128; other bits of mask[4] are 0. */
+  void (*reaching)(const float *x, uint32_t n, float bar, uint32_t *mask);
   /* logits[i] = fma(beta, log_focus[i], accumulator[i] * factor) */
   void (*logits)(const float *accumulator, float factor, float beta, const float *log_focus, uint32_t n, float *logits);
 } cyb_kernels;
@@ -64,7 +66,7 @@ uint64_t cyb_random_u64(uint64_t seed, uint64_t serial, uint64_t position);     
 float cyb_random_unit(uint64_t seed, uint64_t serial, uint64_t position);                           /* [0, 1) */
 
 /* Keeps the best CYB_CANDIDATES of the logits offered so far by (logit descending, id ascending). */
-enum { CYB_BEST_ROOM = 224 };
+enum { CYB_BEST_ROOM = 224, CYB_TILE_MAXIMA = CYB_VOCAB_TILE / 16 };
 /*
 ** Invariant: key[0..collected) holds the best of what was offered, unordered, and maybe others; nothing below bar can be among them.
 ** n, logit and id are what cyb_best_sort made of it.
@@ -77,7 +79,9 @@ typedef struct cyb_best {
   uint64_t key[CYB_BEST_ROOM];
 } cyb_best;
 void cyb_best_clear(cyb_best *best);
-void cyb_best_offer(cyb_best *best, const float *logits, uint32_t first_id, uint32_t n);
+/* maxima as tile_softmax gives them of the same logits, n <= 4096 */
+void cyb_best_offer(cyb_best *best, const cyb_kernels *kernels, const float *logits, uint32_t first_id, uint32_t n,
+                    const float *maxima);
 void cyb_best_merge(cyb_best *best, const cyb_best *other); /* as if what was offered to other had been offered to best */
 void cyb_best_sort(cyb_best *best);
 

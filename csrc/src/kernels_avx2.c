@@ -325,22 +325,26 @@ static void merge(float *m, float *l, float *o, float m2, float l2, const float 
   *m = maximum;
 }
 
-static void tile_softmax(const float *x, uint32_t n, float *maximum, float *sum) {
+static void tile_softmax(const float *x, uint32_t n, float *maximum, float *sum, float *maxima) {
   uint32_t whole = n & ~15u;
-  float most = -INFINITY;
-  if (whole) {
-    __m256 a = _mm256_set1_ps(-INFINITY), b = a;
-    for (uint32_t i = 0; i < whole; i += 16) {
-      a = _mm256_max_ps(a, _mm256_loadu_ps(x + i));
-      b = _mm256_max_ps(b, _mm256_loadu_ps(x + i + 8));
-    }
-    float lane[8];
-    _mm256_storeu_ps(lane, _mm256_max_ps(a, b));
-    for (int i = 0; i < 8; i++)
-      most = lane[i] > most ? lane[i] : most;
+  float most = -INFINITY, lane[8];
+  __m256 never = _mm256_set1_ps(-INFINITY), all = never;
+  for (uint32_t begin = 0; begin < CYB_VOCAB_TILE; begin += 128) {
+    uint32_t end = begin + 128 < n ? begin + 128 : n & ~7u;
+    __m256 here = never;
+    for (uint32_t i = begin; i < end; i += 8)
+      here = _mm256_max_ps(_mm256_loadu_ps(x + i), here);
+    _mm256_storeu_ps(maxima + begin / 16, here);
+    all = _mm256_max_ps(here, all);
   }
-  for (uint32_t i = whole; i < n; i++)
+  _mm256_storeu_ps(lane, all);
+  for (int i = 0; i < 8; i++)
+    most = lane[i] > most ? lane[i] : most;
+  for (uint32_t i = n & ~7u; i < n; i++) {
+    float *mine = &maxima[i / 128 * 8 + i % 8];
+    *mine = x[i] > *mine ? x[i] : *mine;
     most = x[i] > most ? x[i] : most;
+  }
   *maximum = most;
   *sum = 0;
   if (most == -INFINITY)
@@ -360,6 +364,20 @@ static void tile_softmax(const float *x, uint32_t n, float *maximum, float *sum)
   *sum = fold16(a, b);
 }
 
+static void reaching(const float *x, uint32_t n, float bar, uint32_t *mask) {
+  if (n < 128) {
+    cyb_kernels_reference.reaching(x, n, bar, mask);
+    return;
+  }
+  __m256 bars = _mm256_set1_ps(bar);
+  for (uint32_t i = 0; i < 4; i++, x += 32) {
+    uint32_t bits = 0;
+    for (uint32_t j = 0; j < 4; j++)
+      bits |= (uint32_t)_mm256_movemask_ps(_mm256_cmp_ps(_mm256_loadu_ps(x + 8 * j), bars, _CMP_GE_OQ)) << 8 * j;
+    mask[i] = bits;
+  }
+}
+
 static void logits(const float *accumulator, float factor, float beta, const float *log_focus, uint32_t n, float *out) {
   __m256 f = _mm256_set1_ps(factor), b = _mm256_set1_ps(beta);
   uint32_t i = 0;
@@ -370,8 +388,8 @@ static void logits(const float *accumulator, float factor, float beta, const flo
     out[i] = fmaf(beta, log_focus[i], accumulator[i] * factor);
 }
 
-const cyb_kernels cyb_kernels_avx2 = {product, quantise,  sum_of_squares, silu_multiply, scale_row,    add,   rotate,
-                                      to_half, from_half, attend_chunk,   merge,         tile_softmax, logits};
+const cyb_kernels cyb_kernels_avx2 = {product, quantise,  sum_of_squares, silu_multiply, scale_row,    add,      rotate,
+                                      to_half, from_half, attend_chunk,   merge,         tile_softmax, reaching, logits};
 #else
 typedef int cyb_no_avx2; /* a translation unit holds something */
 #endif

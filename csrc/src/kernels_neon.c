@@ -135,8 +135,12 @@ static void merge(float *m, float *l, float *o, float m2, float l2, const float 
   cyb_kernels_reference.merge(m, l, o, m2, l2, o2, head_size);
 }
 
-static void tile_softmax(const float *x, uint32_t n, float *maximum, float *sum) {
-  cyb_kernels_reference.tile_softmax(x, n, maximum, sum);
+static void tile_softmax(const float *x, uint32_t n, float *maximum, float *sum, float *maxima) {
+  cyb_kernels_reference.tile_softmax(x, n, maximum, sum, maxima);
+}
+
+static void reaching(const float *x, uint32_t n, float bar, uint32_t *mask) {
+  cyb_kernels_reference.reaching(x, n, bar, mask);
 }
 
 static void logits(const float *accumulator, float factor, float beta, const float *log_focus, uint32_t n, float *out) {
@@ -148,8 +152,8 @@ static void logits(const float *accumulator, float factor, float beta, const flo
     out[i] = fmaf(beta, log_focus[i], accumulator[i] * factor);
 }
 
-const cyb_kernels cyb_kernels_neon = {product, quantise,  sum_of_squares, silu_multiply, scale_row,    add,   rotate,
-                                      to_half, from_half, attend_chunk,   merge,         tile_softmax, logits};
+const cyb_kernels cyb_kernels_neon = {product, quantise,  sum_of_squares, silu_multiply, scale_row,    add,      rotate,
+                                      to_half, from_half, attend_chunk,   merge,         tile_softmax, reaching, logits};
 #else
 typedef int cyb_no_neon; /* a translation unit holds something */
 #endif

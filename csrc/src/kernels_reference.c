@@ -148,10 +148,15 @@ static void merge(float *m, float *l, float *o, float m2, float l2, const float 
   *m = maximum;
 }
 
-static void tile_softmax(const float *x, uint32_t n, float *maximum, float *sum) {
+static void tile_softmax(const float *x, uint32_t n, float *maximum, float *sum, float *maxima) {
   float most = -INFINITY, lane[LANES] = {0};
-  for (uint32_t i = 0; i < n; i++)
+  for (uint32_t i = 0; i < CYB_TILE_MAXIMA; i++)
+    maxima[i] = -INFINITY;
+  for (uint32_t i = 0; i < n; i++) {
+    float *mine = &maxima[i / 128 * 8 + i % 8];
+    *mine = x[i] > *mine ? x[i] : *mine;
     most = x[i] > most ? x[i] : most;
+  }
   *maximum = most;
   *sum = 0;
   if (most == -INFINITY)
@@ -161,10 +166,17 @@ static void tile_softmax(const float *x, uint32_t n, float *maximum, float *sum)
   *sum = fold(lane);
 }
 
+static void reaching(const float *x, uint32_t n, float bar, uint32_t *mask) {
+  for (uint32_t i = 0; i < 4; i++)
+    mask[i] = 0;
+  for (uint32_t i = 0; i < n; i++)
+    mask[i / 32] |= (uint32_t)(x[i] >= bar) << i % 32;
+}
+
 static void logits(const float *accumulator, float factor, float beta, const float *log_focus, uint32_t n, float *out) {
   for (uint32_t i = 0; i < n; i++)
     out[i] = fmaf(beta, log_focus[i], accumulator[i] * factor);
 }
 
-const cyb_kernels cyb_kernels_reference = {product, quantise,  sum_of_squares, silu_multiply, scale,        add,   rotate,
-                                           to_half, from_half, attend_chunk,   merge,         tile_softmax, logits};
+const cyb_kernels cyb_kernels_reference = {product, quantise,  sum_of_squares, silu_multiply, scale,        add,      rotate,
+                                           to_half, from_half, attend_chunk,   merge,         tile_softmax, reaching, logits};

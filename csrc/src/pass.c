@@ -181,8 +181,7 @@ static void block_pass(cyb_engine *engine, const cyb_row *const *rows, uint32_t 
   counters->multiply_adds += n * cyb_layer_multiply_adds(engine, k) + 2 * attention * block * model->layers;
   counters->passes[k - 1]++;
   counters->weight_bytes[k - 1] += engine->block_bytes[k - 1];
-  /* activations written and read back once a layer: residual, three quantised inputs and the gated units */
-  counters->other_bytes += (uint64_t)n * model->layers * block * (4 + 3 * 2) * 2;
+  counters->other_bytes += n * cyb_tape_bytes(engine, k);
   count_kv(engine, rows, n, k);
   double started = cyb_seconds();
   cyb_forward_block(engine, rows, n, k);

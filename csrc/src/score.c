@@ -3,11 +3,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct batch {
-  cyb_sequence *sequences; /* [n] */
-  float *logits;           /* [n][vocabulary], NULL when nobody needs them */
-  uint32_t n;
-} batch;
+/* What all queries share: results of targets, and filters in ascending order. */
+typedef struct scoreboard {
+  cyb_ranks *ranks;    /* [batch] */
+  float *logit;        /* [targets] */
+  atomic_uint *counts; /* [2][targets] better, equal */
+  uint32_t *left_out;  /* [filter] */
+  uint32_t targets;
+  int wants_ranks;
+} scoreboard;
 
 static cyb_status check_request(const cyb_engine *engine, const cyb_score_request *q) {
   if (q->queries && (!q->offsets || !q->tokens || !q->policy || !q->context))
@@ -76,30 +80,27 @@ static int compare_ids(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-static float rank_of(const cyb_score_request *q, uint32_t query, uint32_t target, const float *logits, uint32_t *sorted) {
-  float mine = logits[target];
-  uint64_t better = 0, equal = 0;
-  for (uint32_t i = 0; i < q->candidates; i++) {
-    better += logits[i] > mine;
-    equal += logits[i] == mine;
-  }
-  if (target < q->candidates)
-    equal--;
-  if (q->filter) {
-    uint32_t n = q->filter_offsets[query + 1] - q->filter_offsets[query];
-    memcpy(sorted, q->filter + q->filter_offsets[query], n * sizeof *sorted);
-    qsort(sorted, n, sizeof *sorted, compare_ids);
-    for (uint32_t i = 0; i < n; i++) {
-      if (sorted[i] == target || sorted[i] >= q->candidates || (i && sorted[i] == sorted[i - 1]))
-        continue;
-      better -= logits[sorted[i]] > mine;
-      equal -= logits[sorted[i]] == mine;
-    }
-  }
-  return 1.0f + (float)better + 0.5f * (float)equal;
+static void rank_query(const cyb_score_request *q, uint32_t query, const scoreboard *board, cyb_ranks *ranks) {
+  uint32_t begin = q->target_offsets[query];
+  memset(ranks, 0, sizeof *ranks);
+  ranks->targets = q->targets + begin;
+  ranks->n = q->target_offsets[query + 1] - begin;
+  ranks->logit = board->logit + begin;
+  ranks->better = board->counts + begin;
+  ranks->equal = board->counts + board->targets + begin;
+  ranks->candidates = board->wants_ranks ? q->candidates : 0;
+  if (!q->filter)
+    return;
+  uint32_t *id = board->left_out + q->filter_offsets[query], n = q->filter_offsets[query + 1] - q->filter_offsets[query];
+  memcpy(id, q->filter + q->filter_offsets[query], n * sizeof *id);
+  qsort(id, n, sizeof *id, compare_ids);
+  ranks->left_out = id;
+  for (uint32_t i = 0; i < n; i++)
+    if (id[i] < q->candidates && (i == 0 || id[i] != id[i - 1]))
+      board->left_out[q->filter_offsets[query] + ranks->left_out_count++] = id[i];
 }
 
-static void report(cyb_engine *engine, const cyb_score_request *q, uint32_t query, const cyb_job *job, uint32_t *sorted,
+static void report(cyb_engine *engine, const cyb_score_request *q, uint32_t query, const cyb_job *job,
                    cyb_score_result *result) {
   uint32_t levels = engine->model.levels;
   if (result->depth)
@@ -118,14 +119,14 @@ static void report(cyb_engine *engine, const cyb_score_request *q, uint32_t quer
       result->best_probability[(size_t)query * CYB_CANDIDATES + i] =
           i < job->best.n ? cyb_exp(job->best.logit[i] - job->maximum) / job->sum : 0;
   }
-  for (uint32_t t = q->targets ? q->target_offsets[query] : 0; q->targets && t < q->target_offsets[query + 1]; t++) {
+  const cyb_ranks *ranks = job->ranks;
+  for (uint32_t i = 0; ranks && i < ranks->n; i++) {
+    uint32_t t = q->target_offsets[query] + i;
     if (result->target_logprob)
-      result->target_logprob[t] = job->logits[q->targets[t]] - job->maximum - cyb_log(job->sum);
+      result->target_logprob[t] = ranks->logit[i] - job->maximum - cyb_log(job->sum);
     if (result->target_rank)
-      result->target_rank[t] = rank_of(q, query, q->targets[t], job->logits, sorted);
+      result->target_rank[t] = 1.0f + (float)atomic_load(&ranks->better[i]) + 0.5f * (float)atomic_load(&ranks->equal[i]);
   }
-  if (result->logits)
-    memcpy(result->logits + (size_t)query * engine->model.vocabulary, job->logits, engine->model.vocabulary * sizeof(float));
 }
 
 static void count(cyb_engine *engine, const cyb_score_request *q, const cyb_job *job, uint32_t tokens) {
@@ -144,17 +145,16 @@ cyb_status cyb_score(cyb_engine *engine, const cyb_score_request *q, cyb_score_r
   cyb_status status = check_request(engine, q);
   if (status != CYB_OK || q->queries == 0)
     return status;
-  int wants_logits = result->logits || (q->targets && (result->target_logprob || result->target_rank));
-  uint32_t most = engine->decode_capacity < 128 ? engine->decode_capacity : 128, filtered = 0;
-  if (q->filter)
-    for (uint32_t i = 0; i < q->queries; i++)
-      if (q->filter_offsets[i + 1] - q->filter_offsets[i] > filtered)
-        filtered = q->filter_offsets[i + 1] - q->filter_offsets[i];
-  uint32_t *sorted = malloc((filtered + 1) * sizeof *sorted);
+  uint32_t most = engine->decode_capacity < 128 ? engine->decode_capacity : 128;
+  int asks = q->targets && (result->target_logprob || result->target_rank);
+  scoreboard board = {.targets = asks ? q->target_offsets[q->queries] : 0, .wants_ranks = result->target_rank != NULL};
+  board.ranks = calloc(most, sizeof *board.ranks);
+  board.logit = calloc((size_t)board.targets + 1, sizeof *board.logit);
+  board.counts = calloc(2 * (size_t)board.targets + 1, sizeof *board.counts);
+  board.left_out = calloc((q->filter ? (size_t)q->filter_offsets[q->queries] : 0) + 1, sizeof *board.left_out);
   cyb_sequence *sequences = calloc(most, sizeof *sequences);
   cyb_job *jobs = calloc(most, sizeof *jobs);
-  float *logits = wants_logits ? malloc((size_t)most * engine->model.vocabulary * sizeof *logits) : NULL;
-  if (!sequences || !jobs || !sorted || (wants_logits && !logits)) {
+  if (!sequences || !jobs || !board.ranks || !board.logit || !board.counts || !board.left_out) {
     status = cyb_fail(CYB_OUT_OF_MEMORY, "no memory for %u queries", most);
     goto out;
   }
@@ -166,13 +166,18 @@ cyb_status cyb_score(cyb_engine *engine, const cyb_score_request *q, cyb_score_r
     uint32_t n = q->queries - first < size ? q->queries - first : size;
     for (uint32_t r = 0; r < n && status == CYB_OK; r++) {
       status = prepare(engine, q, first + r, &sequences[r], &jobs[r], r);
-      jobs[r].logits = logits ? logits + (size_t)r * engine->model.vocabulary : NULL;
+      if (result->logits)
+        jobs[r].logits = result->logits + (size_t)(first + r) * engine->model.vocabulary;
+      if (asks) {
+        rank_query(q, first + r, &board, &board.ranks[r]);
+        jobs[r].ranks = &board.ranks[r];
+      }
     }
     uint32_t done = 0;
     if (status == CYB_OK) {
       cyb_run_jobs(engine, jobs, n);
       while (done < n && jobs[done].answered) {
-        report(engine, q, first + done, &jobs[done], sorted, result);
+        report(engine, q, first + done, &jobs[done], result);
         count(engine, q, &jobs[done], q->offsets[first + done + 1] - q->offsets[first + done]);
         done++;
       }
@@ -190,7 +195,9 @@ out:
     cyb_sequence_free(&sequences[i], &engine->chunks);
   free(sequences);
   free(jobs);
-  free(sorted);
-  free(logits);
+  free(board.ranks);
+  free(board.logit);
+  free(board.counts);
+  free(board.left_out);
   return status;
 }

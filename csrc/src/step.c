@@ -25,7 +25,6 @@ static void to_job(cyb_engine *engine, uint32_t a, uint32_t tape, cyb_job *job) 
   const cyb_policy *policy = &engine->policies[agent->group];
   memset(job, 0, offsetof(cyb_job, best));
   cyb_sequence_set_inherit(&agent->sequence, &engine->chunks, policy->inherit, policy->window);
-  job->logits = NULL;
   job->policy = policy;
   cyb_effective_depth(engine, agent, &job->depth_min, &job->depth_max);
   job->owner = a;

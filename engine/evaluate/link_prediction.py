@@ -57,7 +57,7 @@ class Evaluator:
         pages = 512 * model.widths[-1] // model.widths[0] + 1024
         self.engine = Engine(
             model.native,
-            EngineConfig(pages=pages, agents=1, groups=1, positions=256, threads=threads, rows=256, accumulator_bytes=256 << 20),
+            EngineConfig(pages=pages, agents=1, groups=1, positions=256, threads=threads, rows=256),
         )
         control = ControlTokens(model.particles + model.semcons)
         system = self.engine.create_context(0, LAYER_SYSTEM, system_tokens(control))

@@ -91,7 +91,6 @@ BATCHES: dict[str, Variation] = {
     "one row a pass": _configured(rows=1),
     "five rows a pass": _configured(rows=5),
     "two rows a call": _configured(step_rows=2),
-    "no kept accumulators": _configured(accumulator_bytes=0),
     "a small pool": _small_pool,
     "in reverse order": _reversed,
     "half of them later": _latecomers,

@@ -121,7 +121,6 @@ static inline void random_tokens(uint32_t *tokens, uint32_t n, uint32_t vocabula
 
 static inline cyb_engine_config small_config(void) {
   cyb_engine_config config = {.pages = 4096, .agents = 32, .groups = 4, .positions = 512, .threads = 2, .events = 256};
-  config.accumulator_bytes = 16u << 20;
   config.seed = 7;
   return config;
 }

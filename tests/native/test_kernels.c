@@ -132,11 +132,11 @@ static void vector_case(const cyb_kernels *fast, const cyb_kernels *slow, uint32
     x[i] = draw_extreme() * 8;
     y[i] = draw_extreme();
   }
-  float m1, s1, m2, s2;
-  uint32_t n = 4096 - number % 64;
-  fast->tile_softmax(x, n, &m1, &s1);
-  slow->tile_softmax(x, n, &m2, &s2);
-  expect(m1 == m2 && s1 == s2, "tile_softmax", number);
+  float m1, s1, m2, s2, most1[CYB_TILE_MAXIMA], most2[CYB_TILE_MAXIMA];
+  uint32_t n = number % 3 ? 4096 - number % 64 : 1 + draw_below(4096);
+  fast->tile_softmax(x, n, &m1, &s1, most1);
+  slow->tile_softmax(x, n, &m2, &s2, most2);
+  expect(m1 == m2 && s1 == s2 && !memcmp(most1, most2, sizeof most1), "tile_softmax", number);
   expect(fast->sum_of_squares(y, 256) == slow->sum_of_squares(y, 256), "sum_of_squares", number);
   fast->silu_multiply(x, y, 0.7f, 96, a);
   slow->silu_multiply(x, y, 0.7f, 96, b);
@@ -147,6 +147,13 @@ static void vector_case(const cyb_kernels *fast, const cyb_kernels *slow, uint32
   fast->from_half(h, a, 100);
   slow->from_half(h, b, 100);
   expect(!memcmp(a, b, 100 * sizeof *a), "from_half", number);
+  uint32_t some = draw_below(129), mask1[4], mask2[4];
+  fast->reaching(x, some, x[5], mask1);
+  slow->reaching(x, some, x[5], mask2);
+  expect(!memcmp(mask1, mask2, sizeof mask1), "reaching", number);
+  fast->reaching(x, 128, x[5], mask1);
+  slow->reaching(x, 128, x[5], mask2);
+  expect(!memcmp(mask1, mask2, sizeof mask1) && mask1[0] >> 5 & 1, "reaching, a whole group", number);
   fast->logits(x, 0.3f, 1.5f, y, 1001, a);
   slow->logits(x, 0.3f, 1.5f, y, 1001, b);
   expect(!memcmp(a, b, 1001 * sizeof *a), "logits", number);
@@ -159,13 +166,13 @@ static void vector_case(const cyb_kernels *fast, const cyb_kernels *slow, uint32
   for (uint32_t i = 0; i < N; i++)
     if (draw_below(3) == 0)
       x[i] = -INFINITY;
-  fast->tile_softmax(x, n, &m1, &s1);
-  slow->tile_softmax(x, n, &m2, &s2);
-  expect(m1 == m2 && s1 == s2, "tile_softmax, impossible ones among them", number);
+  fast->tile_softmax(x, n, &m1, &s1, most1);
+  slow->tile_softmax(x, n, &m2, &s2, most2);
+  expect(m1 == m2 && s1 == s2 && !memcmp(most1, most2, sizeof most1), "tile_softmax, impossible ones among them", number);
   for (uint32_t i = 0; i < N; i++)
     x[i] = -INFINITY;
-  fast->tile_softmax(x, n, &m1, &s1);
-  slow->tile_softmax(x, n, &m2, &s2);
+  fast->tile_softmax(x, n, &m1, &s1, most1);
+  slow->tile_softmax(x, n, &m2, &s2, most2);
   expect(m1 == -INFINITY && m2 == m1 && s1 == 0 && s2 == 0, "tile_softmax, all impossible", number);
 }
 
@@ -217,12 +224,14 @@ static void best_case(uint32_t number) {
     all[i] = (ranked){x[i], i};
   }
   static cyb_best best[PARTS];
+  float maximum, sum, maxima[CYB_TILE_MAXIMA];
   for (uint32_t p = 0; p < PARTS; p++)
     cyb_best_clear(&best[p]);
   while (at < n) {
-    uint32_t piece = 1 + draw_below(700);
+    uint32_t piece = 1 + draw_below(number % 2 ? 700 : CYB_VOCAB_TILE);
     piece = piece < n - at ? piece : n - at;
-    cyb_best_offer(&best[draw_below(PARTS)], x + at, at, piece);
+    cyb_kernels_get(CYB_ISA_REFERENCE)->tile_softmax(x + at, piece, &maximum, &sum, maxima);
+    cyb_best_offer(&best[draw_below(PARTS)], cyb_kernels_get(cyb_isa_best()), x + at, at, piece, maxima);
     at += piece;
   }
   for (uint32_t p = 1; p < PARTS; p++)
