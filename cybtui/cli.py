@@ -23,6 +23,7 @@ COMMANDS = {
     "compile": "compile a graph into a model file",
     "eval": "filtered link prediction of a model, at every level and at dynamic depth",
     "verify": "prove a model file and the runtime on it",
+    "bench": "speed and traffic, beside the machine's roofline",
     "doctor": "what this machine offers, and what is wrong with it",
 }
 

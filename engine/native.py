@@ -60,10 +60,12 @@ from engine.native_model import (
     Matrix,
     ModelArrays,
     NativeModel,
+    Roofline,
     csr_multiply,
     matrix_bytes,
     matrix_pack,
     matrix_unpack,
+    measure_roofline,
     reference_forward,
 )
 from engine.native_records import (
@@ -101,8 +103,8 @@ __all__ = [
     "POOL_FULL", "PURPOSE_EVALUATE", "PURPOSE_VERIFY", "Q8", "QUANT_GROUP", "STATE_FREE", "STATE_IDLE", "STATE_PAUSED",
     "STATE_PREEMPTED", "STATE_RUNNING", "TOKEN_DTYPE", "UNSUPPORTED", "VOCAB_TILE", "WEIGHT_NAMES", "Agent", "AgentArrays",
     "Counters", "Engine", "EngineConfig", "Matrix", "ModelArrays", "NativeError", "NativeModel", "Pool", "PoolMap",
-    "ScoreResult", "StepReport", "csr_multiply", "isa_best", "isa_name", "isa_number", "isa_supported", "library_path",
-    "matrix_bytes", "matrix_pack", "matrix_unpack", "mutate", "ragged", "reference_forward", "version",
+    "Roofline", "ScoreResult", "StepReport", "csr_multiply", "isa_best", "isa_name", "isa_number", "isa_supported", "library_path",
+    "matrix_bytes", "matrix_pack", "matrix_unpack", "measure_roofline", "mutate", "ragged", "reference_forward", "version",
 ]  # fmt: skip
 
 

@@ -132,6 +132,25 @@ def matrix_unpack(matrix: Matrix) -> NDArray[np.float32]:
     return values
 
 
+# ---- roofline ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Roofline:
+    """The best this machine offers, measured on all worker threads: bytes and operations a second (a multiply-add is two)."""
+
+    dram_bytes_per_second: float
+    f32_flops: float
+    int8_ops: float
+
+
+def measure_roofline(threads: int = 0, memory: int = 512 << 20) -> Roofline:
+    """Measures it in about a second; ``memory`` is the buffer in bytes, several times the last cache. Raises NativeError."""
+    roofline = ffi.new("cyb_roofline *")
+    check(lib.cyb_roofline_measure(threads, memory, roofline))
+    return Roofline(roofline.dram_bytes_per_second, roofline.f32_flops, roofline.int8_ops)
+
+
 # ---- reference and sparse products ----------------------------------------------------------------------------------
 
 

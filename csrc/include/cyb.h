@@ -337,6 +337,15 @@ enum {
 };
 cyb_status cyb_mutate(int32_t mutation); /* CYB_UNSUPPORTED in ordinary builds */
 
+/* ---- roofline: the best this machine offers, measured --------------------------------------------------------------- */
+typedef struct cyb_roofline {
+  double dram_bytes_per_second; /* reads of a buffer */
+  double f32_flops;             /* fused multiply-adds in registers, two operations each */
+  double int8_ops; /* 8-bit weights by 16-bit activations with 32-bit sums, as products do it, two operations each */
+} cyb_roofline;
+/* bytes: size of the buffer, at least 1 MiB; several times the last cache. Takes about a second. */
+cyb_status cyb_roofline_measure(uint32_t threads, uint64_t bytes, cyb_roofline *roofline);
+
 /* ---- sparse spectral kernels (CSR, square, float values) ---------------------------------------------------------- */
 typedef struct cyb_csr {
   uint32_t n;

@@ -1,0 +1,194 @@
+/*
+** roofline.c - what this machine could do at best: bytes a second from memory, and arithmetic a second from registers, on all workers.
+** Peaks use the instructions that the kernels use, so that a fraction of them says how good the kernels are, not which ones there are.
+*/
+#include "kernels.h"
+#include <stdlib.h>
+#include <string.h>
+#if defined(__x86_64__)
+#include <immintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
+#endif
+
+double cyb_seconds(void);
+
+enum { ROUNDS = 5, ITERATIONS = 1 << 20, CHAINS = 10, INTEGER_CHAINS = 6, LEAST_BYTES = 1 << 20 };
+
+typedef struct task {
+  const uint8_t *memory; /* [bytes] read once by all workers together */
+  size_t bytes;
+  int32_t avx2;
+  uint64_t sink; /* so that no compiler drops the work; racing stores are of no interest */
+} task;
+
+static uint64_t sum_words(const uint8_t *memory, size_t bytes) {
+  typedef uint64_t words __attribute__((vector_size(32)));
+  words sum[4] = {{0}};
+  for (size_t i = 0; i + sizeof sum <= bytes; i += sizeof sum)
+    for (int j = 0; j < 4; j++) {
+      words next;
+      memcpy(&next, memory + i + (size_t)j * sizeof next, sizeof next);
+      sum[j] += next;
+    }
+  sum[0] += sum[1] + sum[2] + sum[3];
+  return sum[0][0] + sum[0][1] + sum[0][2] + sum[0][3];
+}
+
+static void read_memory(void *argument, uint32_t worker, uint32_t workers) {
+  task *t = argument;
+  size_t share = t->bytes / workers / 128 * 128;
+  t->sink += sum_words(t->memory + worker * share, share);
+}
+
+/*
+** ITERATIONS times so many vector operations that do not wait for each other; each returns the multiply-adds of one
+** iteration.
+*/
+#if defined(__x86_64__)
+__attribute__((target("avx2,fma"))) static uint32_t fma_avx2(uint64_t *sink) {
+  __m256 sum[CHAINS], factor = _mm256_set1_ps(0.999f), term = _mm256_set1_ps(0.001f);
+  for (int c = 0; c < CHAINS; c++)
+    sum[c] = _mm256_set1_ps((float)c);
+  for (int i = 0; i < ITERATIONS; i++) {
+#pragma GCC unroll 10
+    for (int c = 0; c < CHAINS; c++)
+      sum[c] = _mm256_fmadd_ps(sum[c], factor, term);
+  }
+  for (int c = 0; c < CHAINS; c++)
+    *sink += (uint64_t)_mm256_cvtss_f32(sum[c]);
+  return 8 * CHAINS;
+}
+
+__attribute__((target("avx2,fma"))) static uint32_t madd_avx2(uint64_t *sink) {
+  __m256i sum[INTEGER_CHAINS], w[INTEGER_CHAINS];
+  for (int c = 0; c < INTEGER_CHAINS; c++) {
+    sum[c] = _mm256_setzero_si256();
+    w[c] = _mm256_set1_epi16((int16_t)(c + 1));
+  }
+  for (int i = 0; i < ITERATIONS; i++) {
+    __m256i x = _mm256_set1_epi16((int16_t)i);
+    __asm__ volatile("" : "+x"(x)); /* not hoisted, not folded */
+#pragma GCC unroll 6
+    for (int c = 0; c < INTEGER_CHAINS; c++)
+      sum[c] = _mm256_add_epi32(sum[c], _mm256_madd_epi16(x, w[c]));
+  }
+  for (int c = 0; c < INTEGER_CHAINS; c++)
+    *sink += (uint64_t)_mm256_extract_epi32(sum[c], 0);
+  return 16 * INTEGER_CHAINS;
+}
+#elif defined(__aarch64__)
+static uint32_t fma_neon(uint64_t *sink) {
+  float32x4_t sum[CHAINS], factor = vdupq_n_f32(0.999f), term = vdupq_n_f32(0.001f);
+  for (int c = 0; c < CHAINS; c++)
+    sum[c] = vdupq_n_f32((float)c);
+  for (int i = 0; i < ITERATIONS; i++) {
+#pragma GCC unroll 10
+    for (int c = 0; c < CHAINS; c++)
+      sum[c] = vfmaq_f32(term, sum[c], factor);
+  }
+  for (int c = 0; c < CHAINS; c++)
+    *sink += (uint64_t)vgetq_lane_f32(sum[c], 0);
+  return 4 * CHAINS;
+}
+
+static uint32_t madd_neon(uint64_t *sink) {
+  int32x4_t sum[INTEGER_CHAINS];
+  for (int c = 0; c < INTEGER_CHAINS; c++)
+    sum[c] = vdupq_n_s32(c);
+  for (int i = 0; i < ITERATIONS; i++) {
+    int16x4_t x = vdup_n_s16((int16_t)i);
+    __asm__ volatile("" : "+w"(x));
+#pragma GCC unroll 6
+    for (int c = 0; c < INTEGER_CHAINS; c++)
+      sum[c] = vmlal_s16(sum[c], x, x);
+  }
+  for (int c = 0; c < INTEGER_CHAINS; c++)
+    *sink += (uint64_t)vgetq_lane_s32(sum[c], 0);
+  return 4 * INTEGER_CHAINS;
+}
+#endif
+
+static uint32_t one_by_one(uint64_t *sink) {
+  float sum[CHAINS] = {0};
+  for (int i = 0; i < ITERATIONS; i++)
+    for (int c = 0; c < CHAINS; c++)
+      sum[c] = sum[c] * 0.999f + 0.001f;
+  for (int c = 0; c < CHAINS; c++)
+    *sink += (uint64_t)sum[c];
+  return CHAINS;
+}
+
+static uint32_t float_work(int32_t avx2, uint64_t *sink) {
+#if defined(__x86_64__)
+  return avx2 ? fma_avx2(sink) : one_by_one(sink);
+#elif defined(__aarch64__)
+  (void)avx2;
+  return fma_neon(sink);
+#else
+  (void)avx2;
+  return one_by_one(sink);
+#endif
+}
+
+static uint32_t integer_work(int32_t avx2, uint64_t *sink) {
+#if defined(__x86_64__)
+  return avx2 ? madd_avx2(sink) : one_by_one(sink);
+#elif defined(__aarch64__)
+  (void)avx2;
+  return madd_neon(sink);
+#else
+  (void)avx2;
+  return one_by_one(sink);
+#endif
+}
+
+static void multiply_floats(void *argument, uint32_t worker, uint32_t workers) {
+  uint64_t sink = 0;
+  (void)worker, (void)workers;
+  float_work(((task *)argument)->avx2, &sink);
+  ((task *)argument)->sink += sink;
+}
+
+static void multiply_integers(void *argument, uint32_t worker, uint32_t workers) {
+  uint64_t sink = 0;
+  (void)worker, (void)workers;
+  integer_work(((task *)argument)->avx2, &sink);
+  ((task *)argument)->sink += sink;
+}
+
+static double best_seconds(cyb_threads *threads, cyb_task run, task *t) {
+  double best = 1e9;
+  for (int round = 0; round < ROUNDS; round++) {
+    double started = cyb_seconds();
+    cyb_threads_run(threads, run, t);
+    double spent = cyb_seconds() - started;
+    best = spent < best ? spent : best;
+  }
+  return best > 1e-9 ? best : 1e-9;
+}
+
+cyb_status cyb_roofline_measure(uint32_t threads, uint64_t bytes, cyb_roofline *roofline) {
+  if (bytes < LEAST_BYTES)
+    return cyb_fail(CYB_INVALID_ARGUMENT, "at least %d bytes are needed to measure memory", LEAST_BYTES);
+  cyb_threads *team = NULL;
+  cyb_status status = cyb_threads_create(threads, 0, &team);
+  if (status != CYB_OK)
+    return status;
+  uint8_t *memory = malloc(bytes);
+  if (!memory) {
+    cyb_threads_destroy(team);
+    return cyb_fail(CYB_OUT_OF_MEMORY, "no memory for a buffer of %llu bytes", (unsigned long long)bytes);
+  }
+  memset(memory, 1, bytes);
+  uint32_t workers = cyb_threads_count(team);
+  task t = {.memory = memory, .bytes = bytes, .avx2 = cyb_isa_supported(CYB_ISA_AVX2)};
+  double iterations = 2.0 * ITERATIONS * workers;
+  uint64_t sink = 0;
+  roofline->dram_bytes_per_second = (double)(bytes / workers / 128 * 128 * workers) / best_seconds(team, read_memory, &t);
+  roofline->f32_flops = iterations * float_work(t.avx2, &sink) / best_seconds(team, multiply_floats, &t);
+  roofline->int8_ops = iterations * integer_work(t.avx2, &sink) / best_seconds(team, multiply_integers, &t);
+  free(memory);
+  cyb_threads_destroy(team);
+  return CYB_OK;
+}
