@@ -17,7 +17,7 @@ from engine.model.context import PAGE_POSITIONS, ControlTokens, absolute_positio
 GOAL_SEMCONS, GOAL_PARTICLES, FACTS, PERSONAL_PARTICLES, HOPS = 2, 3, 5, 2, 4
 GOAL_SHARE = 0.7  # of the walks
 IMMEDIATE_SHARE = 0.5  # of the walks under a goal: kept to the domain of an immediate goal, not to the whole group's
-EDGE_SHARE = 0.5  # of the walks under a goal: start at a neighbour of one of its particles
+EDGE_SHARE = 0.75  # of the walks under a goal: start just outside its domain, where the goal decides what comes next
 STEP_CANDIDATES = 8  # links among which a walk under a goal looks for one that keeps to the domain
 
 
@@ -78,11 +78,11 @@ class SequenceSampler:
         low, high = self.offsets[particle], self.offsets[particle + 1]
         return low + (self.random.random(particle.shape) * (high - low)).astype(np.int64)
 
-    def _step(self, particle: NDArray[np.int32], domain: NDArray[np.int64]) -> NDArray[np.int32]:
-        """A link of each particle, (n, 3): one that leads into its ``domain`` (-1: any will do) if a few draws find one."""
+    def _step(self, particle: NDArray[np.int32], domain: NDArray[np.int64], inside: bool = True) -> NDArray[np.int32]:
+        """A link of each particle, (n, 3): one that leads into its ``domain``, or out of it, if a few draws find one (-1: any)."""
         drawn = self.links[self._random_link_of(np.repeat(particle[:, None], STEP_CANDIDATES, axis=1))]
-        inside = self.domains.holds(domain[:, None], drawn[..., 2])
-        return np.asarray(drawn[np.arange(len(particle)), np.argmax(inside, axis=1)], np.int32)  # the first inside, else the first
+        wanted = self.domains.holds(domain[:, None], drawn[..., 2]) == inside
+        return np.asarray(drawn[np.arange(len(particle)), np.argmax(wanted, axis=1)], np.int32)  # the first such, else the first
 
     def _goals(self, n: int) -> Goals:
         """What ``n`` walks are shown as their goals, and which domains they keep to."""
@@ -139,8 +139,8 @@ class SequenceSampler:
         first = self.links[self._next_links(n)]
         at_goal = np.flatnonzero(goals.domain >= 0)
         starts = self.domains.members(random, goals.domain[at_goal])
-        outside = random.random(len(starts)) < EDGE_SHARE  # from a neighbour, which may be just outside
-        starts[outside] = self.links[self._random_link_of(starts[outside]), 2]
+        edge = random.random(len(starts)) < EDGE_SHARE
+        starts[edge] = self._step(starts[edge], goals.domain[at_goal][edge], inside=False)[:, 2]
         first[at_goal] = self._step(starts, goals.domain[at_goal])
         walk[:, 0], walk[:, 1], walk[:, 2] = first[:, 0], first[:, 1] + self.particles, first[:, 2]
         for hop in range(1, HOPS):

@@ -52,9 +52,6 @@ def targets_under(model: Model, goal: int, starts: NDArray[np.int64]) -> tuple[N
 
 @pytest.mark.slow
 @pytest.mark.skipif(not has_embedded_model(), reason="the embedded model is not built")
-@pytest.mark.xfail(
-    reason="the embedded model hardly follows goal tokens yet: in-domain rate 1.02 times as high, not 1.2 times", strict=True
-)
 def test_walks_follow_the_goal() -> None:
     model = Model.open()
     _, domains = targets_under(model, 0, np.zeros(0, np.int64))
@@ -73,4 +70,5 @@ def test_walks_follow_the_goal() -> None:
         rates[goal] = np.isin(targets, only_first).mean(), np.isin(targets, only_second).mean()
     own = rates[0, 0] + rates[1, 1]
     other = rates[0, 1] + rates[1, 0]
+    print(own / other, rates)
     assert own >= LIFT * other, rates
