@@ -70,5 +70,4 @@ def test_walks_follow_the_goal() -> None:
         rates[goal] = np.isin(targets, only_first).mean(), np.isin(targets, only_second).mean()
     own = rates[0, 0] + rates[1, 1]
     other = rates[0, 1] + rates[1, 0]
-    print(own / other, rates)
     assert own >= LIFT * other, rates
