@@ -3,6 +3,7 @@
 ** Peaks use the instructions that the kernels use, so that a fraction of them says how good the kernels are, not which ones there are.
 */
 #include "kernels.h"
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #if defined(__x86_64__)
@@ -19,7 +20,7 @@ typedef struct task {
   const uint8_t *memory; /* [bytes] read once by all workers together */
   size_t bytes;
   int32_t avx2;
-  uint64_t sink; /* so that no compiler drops the work; racing stores are of no interest */
+  atomic_ullong sink; /* so that no compiler drops the work */
 } task;
 
 static uint64_t sum_words(const uint8_t *memory, size_t bytes) {
@@ -38,7 +39,7 @@ static uint64_t sum_words(const uint8_t *memory, size_t bytes) {
 static void read_memory(void *argument, uint32_t worker, uint32_t workers) {
   task *t = argument;
   size_t share = t->bytes / workers / 128 * 128;
-  t->sink += sum_words(t->memory + worker * share, share);
+  atomic_fetch_add(&t->sink, sum_words(t->memory + worker * share, share));
 }
 
 /*
@@ -147,14 +148,14 @@ static void multiply_floats(void *argument, uint32_t worker, uint32_t workers) {
   uint64_t sink = 0;
   (void)worker, (void)workers;
   float_work(((task *)argument)->avx2, &sink);
-  ((task *)argument)->sink += sink;
+  atomic_fetch_add(&((task *)argument)->sink, sink);
 }
 
 static void multiply_integers(void *argument, uint32_t worker, uint32_t workers) {
   uint64_t sink = 0;
   (void)worker, (void)workers;
   integer_work(((task *)argument)->avx2, &sink);
-  ((task *)argument)->sink += sink;
+  atomic_fetch_add(&((task *)argument)->sink, sink);
 }
 
 static double best_seconds(cyb_threads *threads, cyb_task run, task *t) {
