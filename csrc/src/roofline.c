@@ -16,11 +16,15 @@ double cyb_seconds(void);
 
 enum { ROUNDS = 5, ITERATIONS = 1 << 20, CHAINS = 10, INTEGER_CHAINS = 6, LEAST_BYTES = 1 << 20 };
 
+/* ITERATIONS times so many operations that do not wait for each other; returns the multiply-adds of one iteration. */
+typedef uint32_t work(uint64_t *sink);
+
 typedef struct task {
   const uint8_t *memory; /* [bytes] read once by all workers together */
   size_t bytes;
-  int32_t avx2;
-  atomic_ullong sink; /* so that no compiler drops the work */
+  work *run;
+  atomic_uint operations; /* multiply-adds of one iteration, as run says */
+  atomic_ullong sink;     /* so that no compiler drops the work */
 } task;
 
 static uint64_t sum_words(const uint8_t *memory, size_t bytes) {
@@ -42,10 +46,6 @@ static void read_memory(void *argument, uint32_t worker, uint32_t workers) {
   atomic_fetch_add(&t->sink, sum_words(t->memory + worker * share, share));
 }
 
-/*
-** ITERATIONS times so many vector operations that do not wait for each other; each returns the multiply-adds of one
-** iteration.
-*/
 #if defined(__x86_64__)
 __attribute__((target("avx2,fma"))) static uint32_t fma_avx2(uint64_t *sink) {
   __m256 sum[CHAINS], factor = _mm256_set1_ps(0.999f), term = _mm256_set1_ps(0.001f);
@@ -110,7 +110,9 @@ static uint32_t madd_neon(uint64_t *sink) {
 }
 #endif
 
-static uint32_t one_by_one(uint64_t *sink) {
+#if !defined(__aarch64__)
+/* Without vector instructions of our own: what the scalar kernels use. */
+static uint32_t fma_scalar(uint64_t *sink) {
   float sum[CHAINS] = {0};
   for (int i = 0; i < ITERATIONS; i++)
     for (int c = 0; c < CHAINS; c++)
@@ -120,42 +122,47 @@ static uint32_t one_by_one(uint64_t *sink) {
   return CHAINS;
 }
 
-static uint32_t float_work(int32_t avx2, uint64_t *sink) {
+static uint32_t madd_scalar(uint64_t *sink) {
+  uint32_t sum[CHAINS] = {0};
+  for (int i = 0; i < ITERATIONS; i++) {
+    int16_t x = (int16_t)i;
+    __asm__ volatile("" : "+r"(x)); /* else the sums are known in advance */
+    for (int c = 0; c < CHAINS; c++)
+      sum[c] += (uint32_t)(x * (int8_t)(c + 1));
+  }
+  for (int c = 0; c < CHAINS; c++)
+    *sink += sum[c];
+  return CHAINS;
+}
+#endif
+
+/* The work of this machine's kernels. */
+static work *float_work(void) {
 #if defined(__x86_64__)
-  return avx2 ? fma_avx2(sink) : one_by_one(sink);
+  return cyb_isa_supported(CYB_ISA_AVX2) ? fma_avx2 : fma_scalar;
 #elif defined(__aarch64__)
-  (void)avx2;
-  return fma_neon(sink);
+  return fma_neon;
 #else
-  (void)avx2;
-  return one_by_one(sink);
+  return fma_scalar;
 #endif
 }
 
-static uint32_t integer_work(int32_t avx2, uint64_t *sink) {
+static work *integer_work(void) {
 #if defined(__x86_64__)
-  return avx2 ? madd_avx2(sink) : one_by_one(sink);
+  return cyb_isa_supported(CYB_ISA_AVX2) ? madd_avx2 : madd_scalar;
 #elif defined(__aarch64__)
-  (void)avx2;
-  return madd_neon(sink);
+  return madd_neon;
 #else
-  (void)avx2;
-  return one_by_one(sink);
+  return madd_scalar;
 #endif
 }
 
-static void multiply_floats(void *argument, uint32_t worker, uint32_t workers) {
+static void compute(void *argument, uint32_t worker, uint32_t workers) {
+  task *t = argument;
   uint64_t sink = 0;
   (void)worker, (void)workers;
-  float_work(((task *)argument)->avx2, &sink);
-  atomic_fetch_add(&((task *)argument)->sink, sink);
-}
-
-static void multiply_integers(void *argument, uint32_t worker, uint32_t workers) {
-  uint64_t sink = 0;
-  (void)worker, (void)workers;
-  integer_work(((task *)argument)->avx2, &sink);
-  atomic_fetch_add(&((task *)argument)->sink, sink);
+  atomic_store(&t->operations, t->run(&sink));
+  atomic_fetch_add(&t->sink, sink);
 }
 
 static double best_seconds(cyb_threads *threads, cyb_task run, task *t) {
@@ -167,6 +174,13 @@ static double best_seconds(cyb_threads *threads, cyb_task run, task *t) {
     best = spent < best ? spent : best;
   }
   return best > 1e-9 ? best : 1e-9;
+}
+
+/* Operations a second of all workers, two a multiply-add. */
+static double operations_per_second(cyb_threads *threads, work *run, task *t) {
+  t->run = run;
+  double seconds = best_seconds(threads, compute, t);
+  return 2.0 * ITERATIONS * cyb_threads_count(threads) * atomic_load(&t->operations) / seconds;
 }
 
 cyb_status cyb_roofline_measure(uint32_t threads, uint64_t bytes, cyb_roofline *roofline) {
@@ -183,12 +197,10 @@ cyb_status cyb_roofline_measure(uint32_t threads, uint64_t bytes, cyb_roofline *
   }
   memset(memory, 1, bytes);
   uint32_t workers = cyb_threads_count(team);
-  task t = {.memory = memory, .bytes = bytes, .avx2 = cyb_isa_supported(CYB_ISA_AVX2)};
-  double iterations = 2.0 * ITERATIONS * workers;
-  uint64_t sink = 0;
+  task t = {.memory = memory, .bytes = bytes};
   roofline->dram_bytes_per_second = (double)(bytes / workers / 128 * 128 * workers) / best_seconds(team, read_memory, &t);
-  roofline->f32_flops = iterations * float_work(t.avx2, &sink) / best_seconds(team, multiply_floats, &t);
-  roofline->int8_ops = iterations * integer_work(t.avx2, &sink) / best_seconds(team, multiply_integers, &t);
+  roofline->f32_flops = operations_per_second(team, float_work(), &t);
+  roofline->int8_ops = operations_per_second(team, integer_work(), &t);
   free(memory);
   cyb_threads_destroy(team);
   return CYB_OK;
