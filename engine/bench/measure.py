@@ -16,17 +16,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from engine.errors import NativeError
 from engine.machine import memory_available
 from engine.model.policy import Policy
 from engine.native import CID_BYTES, LAYER_SYSTEM, PAGE_POSITIONS, Counters, Engine, EngineConfig, NativeModel, Roofline
+from engine.runtime import chance
 
 SHARED, PRIVATE = 256, 16
 FILL_ROWS = 512  # of one pass, as the native runtime has it
 SPARE_BYTES = 256 << 20
 EFFICIENCY = 0.4  # of the roofline, to foretell how long a point takes
-_GAMMA, _MIX_1, _MIX_2 = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,15 +40,10 @@ class Plan:
     limit: float = 600.0  # seconds that a point may be expected to take
 
 
-def goes_deep(seed: int, agent: int, step: int, share: float) -> bool:
-    """Whether a token is among the ``share`` that goes to the deepest level: splitmix64 of its counters."""
-    value = seed
-    for counter in (agent, step):
-        value = (value + _GAMMA ^ counter) & 0xFFFFFFFFFFFFFFFF
-        value = (value ^ value >> 30) * _MIX_1 & 0xFFFFFFFFFFFFFFFF
-        value = (value ^ value >> 27) * _MIX_2 & 0xFFFFFFFFFFFFFFFF
-        value ^= value >> 31
-    return (value >> 11) / (1 << 53) < share
+def goes_deep(seed: int, agents: int, step: int, share: float) -> NDArray[np.bool_]:
+    """Which agents' tokens of a step are among the ``share`` that goes to the deepest level, (agents,): by their counters alone."""
+    drawn = chance.draw(seed, np.arange(agents), step) >> np.uint64(11)
+    return np.asarray(drawn.astype(np.float64) / (1 << 53) < share, bool)
 
 
 def multiply_adds(model: NativeModel, level: int) -> int:
@@ -150,14 +146,14 @@ def measure(model: NativeModel, roofline: Roofline, agents: int, share: float, p
         if 0 < share < 1:  # the first agent takes the shared context to the deepest level
             engine.set_group(slots[0], DEEP)
         engine.tick()
-        before, spent, deep = engine.counters(), 0.0, [0] * agents
+        before, spent, deep = engine.counters(), 0.0, np.zeros(agents, bool)
+        deep[0] = 0 < share < 1
         for step in range(plan.steps):
             if 0 < share < 1:
-                for agent, slot in enumerate(slots):
-                    group = DEEP if goes_deep(plan.seed, agent, step, share) else ROUTER
-                    if step == 0 or group != deep[agent]:
-                        engine.set_group(slot, group)
-                        deep[agent] = group
+                wanted = goes_deep(plan.seed, agents, step, share)
+                for agent in np.flatnonzero(wanted != deep).tolist():
+                    engine.set_group(slots[agent], DEEP if wanted[agent] else ROUTER)
+                deep = wanted
             spent += engine.tick().seconds
         after = engine.counters()
         return _row(roofline, agents, share, spent, before, after)

@@ -17,9 +17,9 @@ import numpy as np
 
 from engine.errors import UserError
 from engine.machine import memory_available
+from engine.model.cyb_header import ALIGNMENT
 from engine.native import PANEL_ROWS, Q8, QUANT_GROUP, WEIGHT_NAMES, Matrix, ModelArrays, NativeModel, matrix_bytes
 
-ALIGNMENT = 4096
 PATTERN_GROUPS = 4096  # random groups that repeat
 SPARE_BYTES = 1 << 30  # left free on the disk
 GROUP_BYTES = PANEL_ROWS * (2 + QUANT_GROUP)

@@ -1,8 +1,8 @@
 """What the names of particles say: word features that related particles share ("run", "runner"; "happy", "unhappy").
 
 Fine-tuning learns one vector a feature and adds to every particle's own vector the weighted sum of its features' (as Bojanowski et al.,
-"Enriching Word Vectors with Subword Information", 2017, do with character n-grams). The sum is folded into E when it is exported: a
-model file holds no names but its labels, and the runtime knows nothing of them.
+"Enriching Word Vectors with Subword Information", 2017, do with character n-grams). The sum becomes part of E: a model file holds no
+names but its labels, and the runtime knows nothing of them.
 """
 
 from __future__ import annotations
@@ -36,15 +36,6 @@ class NameFeatures:
         table = np.zeros((len(self.offsets) - 1, self.count), np.float32)
         table[np.repeat(np.arange(len(table)), np.diff(self.offsets)), self.feature] = self.weight
         return table
-
-    def fold(self, vectors: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Weighted sums of feature ``vectors`` (count, width), (particles, width)."""
-        sums = np.zeros((len(self.offsets) - 1, vectors.shape[1]), np.float32)
-        for begin in range(0, len(sums), 4096):
-            low, high = self.offsets[begin], self.offsets[min(begin + 4096, len(sums))]
-            rows = np.repeat(np.arange(len(sums)), np.diff(self.offsets))[low:high]
-            np.add.at(sums, rows, vectors[self.feature[low:high]] * self.weight[low:high, None])
-        return sums
 
 
 def _features_of(name: str) -> Iterator[str]:

@@ -26,13 +26,6 @@ def test_rows_have_length_one_or_nothing() -> None:
     assert np.all(np.isclose(length, 1, atol=1e-5) | (length == 0))
 
 
-def test_fold_is_the_product_with_the_dense_rows() -> None:
-    features = name_features(NAMES, 1000)
-    assert features is not None
-    vectors = np.random.default_rng(0).normal(size=(features.count, 32)).astype(np.float32)
-    assert np.allclose(features.fold(vectors), features.dense() @ vectors, atol=1e-5)
-
-
 def test_limit_keeps_the_features_of_most_particles() -> None:
     features = name_features(NAMES, 3)
     assert features is None or features.count == 3
